@@ -1,0 +1,1 @@
+"""Data: read -> Record -> encode -> ids -> collate -> Batch. Imports no models."""

@@ -1,0 +1,73 @@
+"""Batch: ids side by side; and the order in which batches come, a function of (seed, epoch)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PAD, UNK, START, END, CLS, SEP, MASK = range(7)
+CONTROL = ("<pad>", "<unk>", "<start>", "<end>", "<cls>", "<sep>", "<mask>")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Source <start> ... <end> and target <start> ... <end>, padded."""
+
+    source_BS: Tensor
+    target_BT: Tensor
+
+    @property
+    def labels_BT(self) -> Tensor:
+        return self.target_BT[:, 1:]
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens to be predicted: what the loss is divided by."""
+        return int((self.labels_BT != PAD).sum())
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(self.source_BS.to(device), self.target_BT.to(device))
+
+
+def pad(rows: Sequence[Sequence[int]], side: str = "right") -> Tensor:
+    """Rows of ids as one tensor."""
+    width = max(len(row) for row in rows)
+    out = np.full((len(rows), width), PAD, dtype=np.int64)
+    for i, row in enumerate(rows):
+        start = width - len(row) if side == "left" else 0
+        out[i, start : start + len(row)] = row
+    return torch.from_numpy(out)
+
+
+def collate(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
+    return Batch(pad([source for source, _ in pairs]), pad([target for _, target in pairs]))
+
+
+def pack(order: np.ndarray, widths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Cuts `order` into batches whose padded size (rows x widest) stays within the budget."""
+    batches, start, widest = [], 0, 0
+    for i, row in enumerate(order):
+        widest_with = max(widest, int(widths[row]))
+        if i > start and widest_with * (i + 1 - start) > budget:
+            batches.append(order[start:i])
+            start, widest_with = i, int(widths[row])
+        widest = widest_with
+    if start < len(order):
+        batches.append(order[start:])
+    return batches
+
+
+def epoch_order(lengths: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """The batches of an epoch: rows of like length together, ties and batches shuffled.
+
+    `lengths` is (N, 2), source and target. Depends on nothing but its arguments, so a position
+    in the data is (seed, epoch, batch).
+    """
+    random = np.random.default_rng((seed, epoch))
+    shuffled = random.permutation(len(lengths))
+    noise = random.uniform(0, 1, len(lengths))  # not the very same neighbours in every epoch
+    key = np.lexsort((lengths[shuffled, 0] + noise, lengths[shuffled, 1]))
+    batches = pack(shuffled[key], lengths.sum(1), budget)
+    return [batches[i] for i in random.permutation(len(batches))]

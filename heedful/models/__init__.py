@@ -1,0 +1,1 @@
+"""Models: one page each, from config to module."""

@@ -1,0 +1,39 @@
+"""Dropout whose random bits are drawn eight bytes at a time.
+
+On a CPU the generator is the cost: one 64-bit draw serves eight elements here, so a rate is
+rounded to the nearest 1/256 (and the scale matches the rounded rate exactly).
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+def keep_scaled(like: Tensor, rate: float) -> Tensor:
+    """A tensor like `like`: 0 with probability `rate`, else 1/(1-rate)."""
+    cut = round(rate * 256)
+    draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
+    draws.random_(-(2**63), None)
+    byte = draws.view(torch.uint8)[: like.numel()].view(like.shape)
+    return (byte >= cut).to(like.dtype).mul_(256 / (256 - cut))
+
+
+def drop(x: Tensor, rate: float) -> Tensor:
+    if x.device.type != "cpu":
+        return nn.functional.dropout(x, rate)
+    return x * keep_scaled(x, rate)
+
+
+class Dropout(nn.Module):
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    @property
+    def active(self) -> bool:
+        return self.training and self.rate > 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return drop(x, self.rate) if self.active else x
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
