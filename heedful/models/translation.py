@@ -15,17 +15,18 @@ from heedful.nn.position import KINDS as POSITIONS
 class TranslationConfig:
     """`vocabulary` and `target_vocabulary` are set from the data; 0 in the latter means shared."""
 
+    kind: str = "translation"
     dim: int = 256
     heads: int = 4
     layers: int = 4
-    decoder_layers: int = 0
+    decoder_layers: int = 0  # 0: as many as the encoder's
     ff: int = 1024
     dropout: float = 0.1
     attention_dropout: float = 0.0
     norm: str = "pre"
     activation: str = "relu"
     position: str = "sinusoid"
-    length: int = 512
+    length: int = 256  # positions: the longest text, in tokens
     vocabulary: int = 0
     target_vocabulary: int = 0
 

@@ -31,9 +31,10 @@ def attend_fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Te
 def attend_plainly(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Tensor, rate: float = 0.0):
     """The equation, line by line. Gives (the weighted sum, the weights)."""
     score_BHTS = (q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHSK.transpose(-1, -2)
-    # The lowest finite number rather than -inf: a row with no key must not become NaN.
+    # Half the lowest number rather than -inf: a row with no key must not become NaN, and in float16
+    # the lowest plus a negative score would be -inf again.
     bias_BTS = torch.zeros_like(keep_BTS, dtype=score_BHTS.dtype)
-    bias_BTS.masked_fill_(~keep_BTS, torch.finfo(score_BHTS.dtype).min)
+    bias_BTS.masked_fill_(~keep_BTS, torch.finfo(score_BHTS.dtype).min / 2)
     weight_BHTS = (score_BHTS + bias_BTS[:, None]).softmax(-1)
     sees_BT = keep_BTS.any(-1)
     if not sees_BT.all():

@@ -19,6 +19,8 @@ class Residual(nn.Module):
 
     def __init__(self, dim: int, dropout: float, norm: str):
         super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"norm is one of {', '.join(NORMS)}, not {norm}")
         self.first = norm == "pre"
         self.norm = nn.LayerNorm(dim)
         self.dropout = Dropout(dropout)

@@ -26,6 +26,8 @@ def drop(x: Tensor, rate: float) -> Tensor:
 class Dropout(nn.Module):
     def __init__(self, rate: float):
         super().__init__()
+        if not 0 <= round(rate * 256) < 256:
+            raise ValueError(f"dropout rate {rate} is not from 0 to 255/256")
         self.rate = rate
 
     @property

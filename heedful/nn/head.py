@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 CHUNK = 2**22  # logits held at once: a few megabytes, so that they stay in the cache
 
@@ -38,7 +39,8 @@ class VocabularyLoss(torch.autograd.Function):
         total = torch.zeros((), device=x_ND.device)
         rows = max(1, CHUNK // len(bias_V))
         scratch = Scratch(x_ND[:rows], len(bias_V))
-        for x, labels, d_x_chunk in zip(x_ND.split(rows), labels_N.split(rows), d_x.split(rows)):
+        chunks = zip(x_ND.split(rows), labels_N.split(rows), d_x.split(rows), strict=True)
+        for x, labels, d_x_chunk in chunks:
             loss, d_logits = chunk_loss(x, weight_VD, bias_V, labels, 1 - smoothing, scratch)
             total += loss
             torch.mm(d_logits, weight_VD, out=d_x_chunk)
@@ -56,6 +58,7 @@ class VocabularyLoss(torch.autograd.Function):
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         d_x, d_weight, d_bias = ctx.saved_tensors
         d_weight, d_bias = (d_weight * grad).to(ctx.dtype), (d_bias * grad).to(ctx.dtype)

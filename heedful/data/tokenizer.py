@@ -1,0 +1,124 @@
+"""Tokenizer: text -> ids -> the same text. Three kinds: bpe, words, characters."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from heedful.data.batch import CONTROL, END, PAD, START, UNK
+from heedful.errors import BadInput, nearest
+
+KINDS = ("bpe", "words", "characters")
+BYTES = 256
+
+
+def bpe() -> tokenizers.Tokenizer:
+    """Byte pairs: every byte is a token, so that any text comes back as it was."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    # A word at the start should be the same token as elsewhere: one space before, taken away after.
+    tokenizer.normalizer = normalizers.Prepend(" ")
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def words() -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=CONTROL[UNK]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def characters() -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=CONTROL[UNK]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+class Tokenizer:
+    """Ids with <start> and <end> around them; 0 to 6 are the control tokens."""
+
+    def __init__(self, inner: tokenizers.Tokenizer):
+        self.inner = inner
+        # Text that happens to contain "<end>" is text, not a control token.
+        inner.encode_special_tokens = True
+
+    def __len__(self) -> int:
+        return self.inner.get_vocab_size()
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+        return [[START, *encoding.ids, END] for encoding in encodings]
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_all([text])[0]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.inner.decode([i for i in ids if i not in (PAD, START, END)], skip_special_tokens=False)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each token as a person would write it; part of a character shows as its byte."""
+        return [CONTROL[i] if i < len(CONTROL) else readable(self.inner.id_to_token(i)) for i in ids]
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.inner.to_str(pretty=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        try:
+            tokenizer = cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror}") from error
+        except Exception as error:  # the library raises bare Exception
+            raise BadInput(f"{path}: not a tokenizer: {error}") from error
+        if [tokenizer.inner.token_to_id(c) for c in CONTROL] != list(range(len(CONTROL))):
+            raise BadInput(f"{path}: not a heedful tokenizer: its first tokens are not {' '.join(CONTROL)}")
+        return tokenizer
+
+
+def readable(token: str) -> str:
+    alphabet = {c: b for b, c in enumerate(byte_alphabet())}
+    if any(c not in alphabet for c in token):
+        return token
+    raw = bytes(alphabet[c] for c in token)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"<{b:02X}>" for b in raw)
+
+
+def byte_alphabet() -> list[str]:
+    """The printable stand-in of each byte 0 to 255 in a byte-level vocabulary."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(BYTES) if b not in printable]
+    return [chr(b) if b in printable else chr(BYTES + others.index(b)) for b in range(BYTES)]
+
+
+def learn(texts: list[str], kind: str, vocabulary: int) -> Tokenizer:
+    """A tokenizer of at most `vocabulary` tokens, the control tokens included."""
+    if kind not in KINDS:
+        raise BadInput(f"tokenizer {kind!r} is not one of {', '.join(KINDS)}{nearest(kind, KINDS)}")
+    if kind != "bpe":
+        inner = words() if kind == "words" else characters()
+        inner.train_from_iterator(
+            texts, trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=list(CONTROL))
+        )
+        return Tokenizer(inner)
+    if vocabulary < len(CONTROL) + BYTES:
+        raise BadInput(f"data.vocabulary {vocabulary}: bpe needs at least {len(CONTROL) + BYTES}")
+    inner = bpe()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    inner.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=list(CONTROL),
+            initial_alphabet=alphabet,
+            show_progress=False,
+        ),
+    )
+    if inner.get_vocab_size() < vocabulary:
+        most = inner.get_vocab_size()
+        raise BadInput(f"data.vocabulary {vocabulary}: the data gives no more than {most} tokens")
+    return Tokenizer(inner)

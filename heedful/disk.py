@@ -1,0 +1,93 @@
+"""Disk: files that are whole or absent, and tensors that are what was saved or an error."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from heedful.errors import BadInput
+
+FORMAT = "1"  # of the files in a run; raised when an older heedful could misread them
+
+
+def sync(path: Path) -> None:
+    """Makes sure that a file or folder has reached the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write(path: Path, make: Callable[[Path], Any]) -> None:
+    """`make` writes a file or folder aside; then it takes its name at once, or never."""
+    aside = path.with_name(f".{path.name}.part")
+    discard(aside)
+    try:
+        make(aside)
+        for file in [*aside.rglob("*"), aside] if aside.is_dir() else [aside]:
+            sync(file)
+        os.replace(aside, path)
+        sync(path.parent)
+    except OSError as error:
+        discard(aside)
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def discard(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    write(path, lambda aside: aside.write_text(text, encoding="utf-8"))
+
+
+def digest(tensors: dict[str, Tensor]) -> str:
+    """A fingerprint of names, shapes, types and every byte."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.flatten().view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return total.hexdigest()
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any] | None = None) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    about = {"format": FORMAT, "sha256": digest(tensors), "facts": json.dumps(facts or {})}
+    try:
+        safetensors.torch.save_file(tensors, path, metadata=about)
+    except safetensors.SafetensorError as error:  # how the library tells of a full disk
+        raise OSError(None, str(error)) from error
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the facts saved with them; a damaged or foreign file is an error that names it."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = json.loads(about["facts"])
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: missing") from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from error
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise BadInput(f"{path}: damaged, or not made by heedful ({error})") from error
+    if about.get("format") != FORMAT:
+        raise BadInput(f"{path}: format {about.get('format')!r}; this heedful reads format {FORMAT!r}")
+    if about.get("sha256") != digest(tensors):
+        raise BadInput(f"{path}: damaged: its contents are not what was saved")
+    if not all(t.isfinite().all() for t in tensors.values() if t.is_floating_point()):
+        raise BadInput(f"{path}: holds numbers that are not finite")
+    return tensors, facts

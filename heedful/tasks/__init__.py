@@ -1,0 +1,1 @@
+"""Tasks: batch + outputs -> loss and metrics, outside the model."""

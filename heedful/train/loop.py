@@ -1,0 +1,193 @@
+"""The loop: batches -> loss -> gradients -> step; with evaluation, saving, and going on exactly."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful import disk
+from heedful.config import Config, TrainConfig
+from heedful.data.batch import Batch
+from heedful.data.examples import Examples, Place, Stream
+from heedful.errors import BadInput
+from heedful.run import Run, copy_into, save_checkpoint
+from heedful.train import optimizers
+from heedful.train.schedule import factor
+from heedful.train.weights import Weights
+
+MOST_BAD_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands."""
+
+    step: int = 0
+    place: Place = Place()
+    seconds: float = 0.0
+    tokens: int = 0
+    best: float = float("inf")
+    stale: int = 0  # evaluations since the best
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one step did."""
+
+    loss: float
+    norm: float
+    tokens: int
+    labels: int
+    factor: float
+
+
+def seed_step(seed: int, step: int, part: int) -> None:
+    """Dropout is a function of (seed, step, micro-batch): there is no random state to save."""
+    torch.manual_seed((seed * 1_000_003 + step) * 1_009 + part)
+
+
+def seconds_in(budget: str) -> float:
+    """'90s', '10m' or '2h' as seconds; 0 for ''."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    if not budget:
+        return 0.0
+    try:
+        return float(budget[:-1]) * units[budget[-1]]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"train.budget {budget!r} should look like 90s, 10m or 2h") from error
+
+
+class Trainer:
+    """Holds the model, its weights and optimizers, the data and the progress of one run."""
+
+    def __init__(self, run: Run, config: Config, model: nn.Module, task: Any, data: tuple[Examples, Examples]):
+        self.run, self.config, self.model, self.task = run, config, model, task
+        self.train, self.dev = data
+        c = config.train
+        self.weights = Weights(model, c.precision, c.average)
+        self.optimizers = optimizers.make(self.weights.masters, c)
+        self.stream = Stream(self.train, c.batch_tokens, c.seed)
+        self.progress = Progress()
+        self.budget = seconds_in(c.budget)
+        self.steps = total_steps(c, len(self.stream.batches_in(0)))
+        self.bad_steps = 0
+
+    def done(self) -> float:
+        """The part of the training behind us, 0 to 1."""
+        parts = [self.progress.step / self.steps] if self.steps else []
+        return max([*parts, self.progress.seconds / self.budget] if self.budget else parts)
+
+    def fit(self) -> Iterator[Report]:
+        """Trains to the end, a report per step; the caller decides when to evaluate and save."""
+        self.model.train()
+        while self.done() < 1:
+            started = time.perf_counter()
+            batches, place = self.stream.take(self.progress.place, self.config.train.accumulate)
+            report = self.step(batches)
+            p = self.progress
+            seconds = p.seconds + time.perf_counter() - started
+            tokens = p.tokens + report.tokens
+            self.progress = replace(p, step=p.step + 1, place=place, seconds=seconds, tokens=tokens)
+            yield report
+
+    def step(self, batches: list[Batch]) -> Report:
+        """One step of the optimizer over a logical batch of several micro-batches."""
+        c, step = self.config.train, self.progress.step
+        labels = sum(batch.tokens for batch in batches)
+        loss = torch.zeros(())
+        for part, batch in enumerate(batches):
+            seed_step(c.seed, step, part)
+            share = self.task.loss(self.model, batch) / labels
+            share.backward()
+            self.weights.gather()
+            loss += share.detach()
+        rate = factor(c.schedule, step + 1, c.warmup, self.done())
+        norm = self.move(rate) if loss.isfinite() else loss
+        self.check(loss, norm)
+        for master in self.weights.masters.values():
+            master.grad = None
+        tokens = sum(batch.source_BS.numel() + batch.target_BT.numel() for batch in batches)
+        return Report(float(loss), float(norm), tokens, labels, rate)
+
+    def move(self, rate: float) -> Tensor:
+        """Clips and steps, unless the gradient is not finite. Gives the gradient's norm."""
+        masters = list(self.weights.masters.values())
+        clip = self.config.train.clip
+        norm = torch.nn.utils.clip_grad_norm_(masters, clip if clip else float("inf"))
+        if norm.isfinite():
+            optimizers.set_rate(self.optimizers, rate)
+            for optimizer in self.optimizers:
+                optimizer.step()
+            self.weights.publish()
+            self.weights.remember(self.progress.step)
+        return norm
+
+    def check(self, loss: Tensor, norm: Tensor) -> None:
+        self.bad_steps = 0 if loss.isfinite() and norm.isfinite() else self.bad_steps + 1
+        if self.bad_steps >= MOST_BAD_STEPS:
+            raise BadInput(
+                f"the loss or its gradient was not finite {MOST_BAD_STEPS} steps in a row, at step "
+                f"{self.progress.step}; a lower --train.lr may help; the last checkpoint is intact"
+            )
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """The dev loss per token, unsmoothed, with the weights that inference will use."""
+        self.model.eval()
+        plain = replace(self.task, smoothing=0.0)
+        total, labels = 0.0, 0
+        with self.weights.averaged():
+            stream = Stream(self.dev, self.config.train.batch_tokens, 0)
+            for rows in stream.batches_in(0):
+                batch = self.dev.batch(rows)
+                total += float(plain.loss(self.model, batch))
+                labels += batch.tokens
+        self.model.train()
+        return total / labels
+
+    def judge(self, loss: float) -> bool:
+        """Notes a dev loss; True if it is the best yet, whose weights the run then keeps."""
+        better = loss < self.progress.best
+        stale = 0 if better else self.progress.stale + 1
+        self.progress = replace(self.progress, best=min(loss, self.progress.best), stale=stale)
+        if better:
+            self.run.save_weights(self.weights.best, {"step": self.progress.step, "dev_loss": loss})
+        return better
+
+    def save(self) -> None:
+        """A checkpoint from which `resume` goes on bit for bit."""
+        tensors = {f"weight.{name}": w for name, w in self.weights.masters.items()}
+        tensors |= {f"average.{name}": w for name, w in self.weights.average.items()}
+        memory = optimizers.memory_of(self.optimizers)
+        tensors |= {f"optimizer.{name}": w for name, w in memory.items()}
+        facts = asdict(self.progress) | {"data": self.train.fingerprint(), "seed": self.config.train.seed}
+        save_checkpoint(self.run, self.progress.step, tensors, facts, self.config.train.keep)
+
+    def resume(self, path: Path) -> None:
+        """Takes up all that `save` wrote; refuses data or shapes that have changed since."""
+        tensors, facts = disk.load_tensors(path / "training.safetensors")
+        if facts["data"] != self.train.fingerprint():
+            raise BadInput(f"{path}: the training data has changed since: it was {facts['data']}")
+        kinds = {kind: {} for kind in ("weight", "average", "optimizer")}
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition(".")
+            kinds[kind][rest] = tensor
+        copy_into(self.weights.masters, kinds["weight"], path)
+        copy_into(self.weights.average, kinds["average"], path)
+        self.weights.publish()
+        optimizers.recall(self.optimizers, kinds["optimizer"])
+        place = Place(**facts["place"])
+        numbers = {key: facts[key] for key in ("step", "seconds", "tokens", "best", "stale")}
+        self.progress = Progress(place=place, **numbers)
+
+
+def total_steps(config: TrainConfig, batches: int) -> int:
+    """0 if only a time budget ends it."""
+    if not (config.steps or config.epochs or config.budget):
+        raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
+    by_epochs = max(1, config.epochs * batches // config.accumulate) if config.epochs else 0
+    return min([steps for steps in (config.steps, by_epochs) if steps], default=0)

@@ -1,0 +1,75 @@
+"""Optimizers: the paper's Adam, AdamW, and Muon for matrices with AdamW for the rest."""
+
+import torch
+from torch import Tensor
+
+from heedful.config import TrainConfig
+from heedful.errors import BadInput, nearest
+
+BETAS = (0.9, 0.98)
+EPSILON = 1e-9
+MUON_LR = 20.0  # Muon's updates have a fixed size, so it wants a larger rate than Adam's
+
+
+def adam(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
+    return [torch.optim.Adam(list(weights.values()), config.lr, BETAS, EPSILON, fused=True)]
+
+
+def adamw(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Weight decay on matrices only: norms and biases are not weights to shrink."""
+    matrices = [w for w in weights.values() if w.ndim > 1]
+    others = [w for w in weights.values() if w.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return [torch.optim.AdamW(groups, config.lr, BETAS, EPSILON, fused=True)]
+
+
+def muon(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Orthogonalised updates for the inner matrices; tables of vectors are Adam's."""
+    inner = {n: w for n, w in weights.items() if w.ndim == 2 and "table" not in n}
+    rest = {n: w for n, w in weights.items() if n not in inner}
+    lr = config.lr * MUON_LR
+    first = torch.optim.Muon(list(inner.values()), lr, weight_decay=config.weight_decay)
+    return [first, *adamw(rest, config)]
+
+
+OPTIMIZERS = {"adam": adam, "adamw": adamw, "muon": muon}
+
+
+def make(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
+    if config.optimizer not in OPTIMIZERS:
+        known = f"{nearest(config.optimizer, OPTIMIZERS)}: {', '.join(OPTIMIZERS)}"
+        raise BadInput(f"train.optimizer {config.optimizer!r}{known}")
+    optimizers = OPTIMIZERS[config.optimizer](weights, config)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["full_lr"] = group["lr"]
+    return optimizers
+
+
+def set_rate(optimizers: list[torch.optim.Optimizer], factor: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["full_lr"] * factor
+
+
+def memory_of(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """All that the optimizers remember, as named tensors."""
+    out = {}
+    for number, optimizer in enumerate(optimizers):
+        for index, state in optimizer.state_dict()["state"].items():
+            out |= {f"{number}.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    return out
+
+
+def recall(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+    for number, optimizer in enumerate(optimizers):
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            which, index, key = name.split(".", 2)
+            if int(which) == number:
+                state.setdefault(int(index), {})[key] = tensor
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
