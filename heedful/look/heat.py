@@ -12,9 +12,9 @@ from heedful.look.capture import KINDS, View
 NAMES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 Colour = tuple[int, int, int]
 
-# From no weight to the largest one; each ramp starts at the paper that it is drawn on.
-LIGHT = ((253, 251, 247), (250, 214, 160), (238, 140, 88), (188, 62, 84), (74, 24, 72))
-DARK = ((22, 21, 29), (80, 36, 94), (184, 58, 92), (241, 142, 78), (254, 236, 176))
+# From no weight to the largest one; each ramp starts just off the paper that it is drawn on.
+LIGHT = ((247, 243, 235), (250, 214, 160), (238, 140, 88), (188, 62, 84), (74, 24, 72))
+DARK = ((31, 29, 40), (80, 36, 94), (184, 58, 92), (241, 142, 78), (254, 236, 176))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def heat_map(view: View, head: int | None = None) -> HeatMap:
     H = len(view.weight_HTS)
     if head is not None and not 0 <= head < H:
         raise BadInput(f"no head {head}: this layer has heads 0 to {H - 1}")
-    which = f"mean of {H} heads" if head is None else f"head {head}"
+    which = f"mean of {H} heads" if head is None and H > 1 else f"head {head or 0}"
     weight_TS = view.weight_HTS.mean(0) if head is None else view.weight_HTS[head]
     title = f"{NAMES[view.kind]}, layer {view.layer}, {which}"
     return HeatMap(title, weight_TS, view.queries, view.keys)

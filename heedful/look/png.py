@@ -7,6 +7,7 @@ from heedful.look.heat import LIGHT, HeatMap, hexadecimal, shorten
 from heedful.look.svg import INK, LONGEST, PALE, PAPER
 
 DPI = 160
+FONT = "DejaVu Sans Mono"  # comes with matplotlib
 
 
 def png(heat: HeatMap) -> bytes:
@@ -15,6 +16,7 @@ def png(heat: HeatMap) -> bytes:
     except ImportError as error:
         needs = "a .png needs matplotlib: pip install heedful[plot] (.svg and .html need nothing)"
         raise BadInput(needs) from error
+    check_letters(heat)
     T, S = heat.weight_TS.shape
     cell = min(max(10 / max(T, S), 0.12), 0.32)  # inches
     figure = Figure(figsize=(S * cell, T * cell), dpi=DPI, facecolor=PAPER)
@@ -26,16 +28,27 @@ def png(heat: HeatMap) -> bytes:
     return out.getvalue()
 
 
+def check_letters(heat: HeatMap) -> None:
+    """A browser finds a font for any script; matplotlib brings one, and draws boxes for the rest."""
+    from matplotlib.font_manager import findfont, get_font
+
+    known = get_font(findfont(FONT)).get_charmap()
+    strange = sorted({c for label in (*heat.rows, *heat.columns) for c in label if ord(c) not in known})
+    if strange:
+        some = " ".join(strange[:5])
+        raise BadInput(f"the font of .png pictures has no {some}: draw a .svg or .html instead")
+
+
 def paint(axes, heat: HeatMap, cell: float) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("ramp", [hexadecimal(c) for c in LIGHT])
-    edges = {"edgecolors": PAPER, "linewidth": 0.8}
+    edges = {"edgecolors": PAPER, "linewidth": 1.2}
     cells = axes.pcolormesh(heat.weight_TS.numpy(), cmap=ramp, vmin=0, vmax=heat.top, **edges)
     axes.invert_yaxis()
-    axes.set_title(heat.title, loc="left", fontsize=11, fontweight="semibold", color=INK, pad=10)
+    axes.set_title(heat.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
     font = min(cell * 72 * 0.55, 10)
-    look = {"fontsize": font, "family": "DejaVu Sans Mono", "color": INK}
+    look = {"fontsize": font, "family": FONT, "color": INK}
     T, S = heat.weight_TS.shape
     axes.set_yticks([t + 0.5 for t in range(T)], [shorten(r, LONGEST) for r in heat.rows], **look)
     slant = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"}
@@ -44,8 +57,7 @@ def paint(axes, heat: HeatMap, cell: float) -> None:
     axes.tick_params(length=0)
     for text in (axes.title, *axes.get_xticklabels(), *axes.get_yticklabels()):
         text.set_parse_math(False)  # a dollar is a token, not a formula
-    for spine in axes.spines.values():
-        spine.set(color=PALE, alpha=0.4)
+    axes.spines[:].set_visible(False)
     legend(axes, cells, heat)
 
 

@@ -12,7 +12,7 @@ LONGEST = 20  # letters of a label
 LETTER = 0.61  # of the font size: how far one letter of a fixed-width font goes
 SLOPE = 0.71  # sin 45°: the names of the columns stand slanted
 MARGIN, TITLE, LEGEND = 22, 34, 44
-PAPER, INK, PALE = hexadecimal(LIGHT[0]), "#2b2530", "#857a86"
+PAPER, INK, PALE = "#fdfbf7", "#2b2530", "#857a86"
 FIXED = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 PROSE = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
@@ -32,14 +32,13 @@ class Layout:
 def layout(heat: HeatMap) -> Layout:
     T, S = heat.weight_TS.shape
     cell = min(max(1000 / max(T, S), 11), 30)
-    font = min(cell * 0.75, 14)
+    font = min(cell * 0.68, 14)
     side, above = (max(map(text_width, labels)) * font for labels in (heat.rows, heat.columns))
     left, top = MARGIN + side + 8, MARGIN + TITLE + above * SLOPE + 8
-    # The last slanted name leans out over the right edge.
-    lean = text_width(heat.columns[-1]) * font * SLOPE
-    title = text_width(heat.title) * 16
-    width = max(left + S * cell + max(lean - cell / 2, 0), MARGIN + title, left + 190) + MARGIN
-    return Layout(cell, font, left, top, width, top + T * cell + LEGEND + MARGIN)
+    # Slanted names lean out over the right edge of the cells.
+    ends = ((s + 0.7) * cell + text_width(c) * font * SLOPE for s, c in enumerate(heat.columns))
+    right = max(left + S * cell, left + max(ends), MARGIN + cell_len(heat.title) * LETTER * 16, left + 180)
+    return Layout(cell, font, left, top, right + MARGIN, top + T * cell + LEGEND + MARGIN)
 
 
 def text_width(label: str) -> float:
@@ -90,11 +89,6 @@ def cells(heat: HeatMap, at: Layout) -> Iterator[str]:
                 f'<rect {place} width="{at.cell:.1f}" height="{at.cell:.1f}" rx="3" fill="{fill}">'
                 f"<title>{name}</title></rect>"
             )
-    T, S = heat.weight_TS.shape
-    yield (
-        f'<rect x="{at.left:.1f}" y="{at.top:.1f}" width="{S * at.cell:.1f}" height="{T * at.cell:.1f}"'
-        f' rx="3" fill="none" stroke="{PALE}" stroke-opacity="0.4"/>'
-    )
 
 
 def legend(heat: HeatMap, at: Layout) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A heat map in the terminal: coloured cells, or plain numbers where there is no colour."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color
@@ -12,7 +13,17 @@ from heedful.look.heat import DARK, HeatMap, colour, shorten
 
 TALLEST, WIDEST = 10, 16
 STEPS = 16
-NUMBER = 4  # a space and up to three digits: hundredths
+NUMBER = 4  # up to three digits, hundredths, and a space
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the cells are printed: characters for the row labels and for a cell; in colour; with digits."""
+
+    side: int
+    cell: int
+    coloured: bool
+    digits: bool
 
 
 def show(heat: HeatMap, console: Console | None = None, digits: bool = False) -> None:
@@ -20,46 +31,48 @@ def show(heat: HeatMap, console: Console | None = None, digits: bool = False) ->
     console = console or Console()
     coloured = not console.no_color and console.color_system in ("truecolor", "256", "windows")
     for line in lines(heat, console.width, coloured, digits or not coloured):
-        console.print(line, highlight=False, no_wrap=True, overflow="ignore", crop=False)
+        console.print(line, highlight=False)
 
 
 def lines(heat: HeatMap, width: int, coloured: bool, digits: bool) -> Iterator[Text]:
+    widest = max(cell_len(shorten(row, WIDEST)) for row in heat.rows)
+    side = min(widest, max(width // 3, 1))
+    room = width - side - 1
+    look = Look(side, NUMBER if digits else cell_width(heat, room), coloured, digits)
     yield Text(heat.title, style="bold" if coloured else "")
-    yield legend(heat, coloured, digits)
-    rows = [shorten(row, WIDEST) for row in heat.rows]
-    side = min(max(map(cell_len, rows)), max(width // 3, 1))
-    cell = cell_width(heat, width - side - 1, digits)
-    step = max((width - side - 1) // cell, 1)
+    yield legend(heat, look)
+    step = max(room // look.cell, 1)
     for start in range(0, len(heat.keys), step):
+        shown = range(start, min(start + step, len(heat.keys)))
         yield Text()
-        yield from block(heat, side, range(len(heat.keys))[start : start + step], (cell, coloured, digits))
+        yield from names(heat, shown, look)
+        yield from rows(heat, shown, look)
 
 
-def cell_width(heat: HeatMap, room: int, digits: bool) -> int:
+def cell_width(heat: HeatMap, room: int) -> int:
     """Two characters make a square; one has to do if only so all columns fit side by side."""
-    if digits:
-        return NUMBER
     wide = any(cell_len(c) > 1 for column in heat.columns for c in column)
     return 1 if room < 2 * len(heat.keys) <= 2 * room and not wide else 2
 
 
-def block(heat: HeatMap, side: int, keys: range, look: tuple[int, bool, bool]) -> Iterator[Text]:
-    """Some columns: their labels from top to bottom, then each row. `look`: cell, coloured, digits."""
-    cell, coloured, digits = look
-    labels = [shorten(heat.columns[s], TALLEST) for s in keys]
+def names(heat: HeatMap, shown: range, look: Look) -> Iterator[Text]:
+    """The labels of some columns, each from top to bottom."""
+    labels = [shorten(heat.columns[s], TALLEST) for s in shown]
     height = max(map(len, labels))
-    for y in range(height):
-        letters = (label.rjust(height)[y] for label in labels)
-        padded = (" " * (cell - 2) + set_cell_size(c, min(cell, 2)) for c in letters)
-        # Numbers end at the right of their cell, so the letters above them do too.
-        shift = 1 if digits else 0
-        yield Text((" " * (side + 1 + shift) + "".join(padded)).rstrip())
+    for letters in zip(*(label.rjust(height) for label in labels), strict=True):
+        # A letter stands above the last digit of a number.
+        padded = (set_cell_size(" " * (look.cell - 2) + c, look.cell) for c in letters)
+        yield Text((" " * (look.side + 1) + "".join(padded)).rstrip())
+
+
+def rows(heat: HeatMap, shown: range, look: Look) -> Iterator[Text]:
     for t, row in enumerate(heat.rows):
-        line = Text(set_cell_size(" " * (side - cell_len(row)) + shorten(row, side), side) + " ")
-        for s in keys:
+        label = shorten(row, look.side)
+        line = Text(set_cell_size(" " * (look.side - cell_len(label)) + label, look.side) + " ")
+        for s in shown:
             weight = heat.weight_TS[t, s].item()
-            text = number(weight).rjust(cell) if digits else " " * cell
-            line.append(text, style=paint(weight / heat.top) if coloured else "")
+            text = (number(weight).rjust(look.cell - 1) if look.digits else "").ljust(look.cell)
+            line.append(text, style=paint(weight / heat.top) if look.coloured else "")
         yield line
 
 
@@ -74,12 +87,11 @@ def paint(share: float) -> Style:
     return Style(color=Color.from_rgb(*ink), bgcolor=Color.from_rgb(*background))
 
 
-def legend(heat: HeatMap, coloured: bool, digits: bool) -> Text:
-    text = Text("0 " if coloured else "")
-    if coloured:
+def legend(heat: HeatMap, look: Look) -> Text:
+    text = Text()
+    if look.coloured:
+        text.append("0 ")
         for i in range(STEPS):
             text.append(" ", style=paint(i / (STEPS - 1)))
-        text.append(f" {heat.top:.2f}")
-    if digits:
-        text.append(("   " if coloured else "") + "numbers are hundredths; rows look at columns")
-    return text
+        text.append(f" {heat.top:.2f}   ")
+    return text.append(("numbers are hundredths; " if look.digits else "") + "rows look at columns")

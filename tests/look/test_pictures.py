@@ -75,6 +75,13 @@ def test_png(some, hostile, tmp_path):
         assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_png_refuses_letters_that_it_cannot_draw(tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(ValueError, match=r"no 好 猫: draw a \.svg or \.html instead"):
+        draw([view("encoder", 0, ("猫", "好", "cat"), ("\n", " ", ""))], tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())
+
+
 def test_png_without_matplotlib_says_what_to_install(some, tmp_path, monkeypatch):
     for name in [m for m in sys.modules if m.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from heedful.look import HeatMap, show
 
@@ -19,14 +20,14 @@ GOLDEN = """\
 Cross-attention, layer 1, head 0
 numbers are hundredths; rows look at columns
 
-                 <
-                 e
-         t   c   n
-         h   a   d
-         e   t   >
-   le   75  25   .
- chat    .   . 100
-<end>  100   .   .
+                <
+                e
+        t   c   n
+        h   a   d
+        e   t   >
+   le  75  25   .
+ chat   .   . 100
+<end> 100   .   .
 """
 
 
@@ -51,7 +52,7 @@ def test_no_color_gives_plain_numbers(monkeypatch):
     out = io.StringIO()
     show(TINY, Console(file=out, width=80, force_terminal=True, color_system="truecolor"))
     assert "\x1b[3" not in out.getvalue() and "\x1b[4" not in out.getvalue()
-    assert " chat    .   . 100" in out.getvalue()
+    assert " chat   .   . 100" in out.getvalue()
 
 
 def test_colour_paints_cells():
@@ -68,9 +69,7 @@ def test_nothing_is_wider_than_the_console(width, letter, digits):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
     with console.capture() as capture:
         show(wide_map(3, 50, letter), console, digits)
-    from rich.text import Text
-
-    lines = capture.get().splitlines()[2:]  # the title and the legend may run over
+    lines = capture.get().splitlines()
     assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= width
 
 
@@ -79,6 +78,12 @@ def test_columns_that_do_not_fit_go_on_below():
     blocks = text.split("\n\n")[1:]
     assert len(blocks) > 1
     assert sum(block.splitlines()[-1].count(" 2") for block in blocks) == 50
+
+
+def test_columns_are_squeezed_before_they_are_folded():
+    assert printed(wide_map(2, 50), width=120, colour="truecolor").count("query0") == 1
+    assert printed(wide_map(2, 50), width=60, colour="truecolor").count("query0") == 1
+    assert printed(wide_map(2, 50), width=56, colour="truecolor").count("query0") > 1
 
 
 def test_hostile_tokens_stay_text():
