@@ -1,17 +1,21 @@
 """Config: one recipe, as frozen dataclasses; read from TOML and from `--section.key value`, strictly."""
 
 import dataclasses
+import math
+import re
 import tomllib
 import types
 import typing
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heedful.errors import BadInput, nearest
 from heedful.models import CONFIGS
 from heedful.models.translation import TranslationConfig
+
+Tokenizers = Literal["bpe", "words", "characters"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,11 @@ class DataConfig:
     test: tuple[str, ...] = ()
     folder: str = ""
     pattern: str = ""  # a regular expression with groups `source` and `target`, for other formats
-    tokenizer: str = "bpe"
-    target_tokenizer: str = ""  # given: source and target have vocabularies of their own
-    vocabulary: int = 8000
+    hold_out: float = 0.0  # the part of train that serves as dev, where there is no dev file
+    unseen: bool = False  # leaves out of train every source that dev asks for
+    tokenizer: Tokenizers = "bpe"
+    target_tokenizer: Tokenizers | Literal[""] = ""  # given: source and target have vocabularies of their own
+    vocabulary: int = 8000  # for words and characters, at most
     target_vocabulary: int = 8000
 
 
@@ -40,13 +46,13 @@ class TrainConfig:
     accumulate: int = 1
     lr: float = 1e-3
     warmup: int = 1000
-    schedule: str = "inverse-root"
-    optimizer: str = "adam"
+    schedule: Literal["constant", "linear", "cosine", "inverse-root", "warmup-stable-decay"] = "inverse-root"
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
     weight_decay: float = 0.0
     clip: float = 1.0
     smoothing: float = 0.1
     consistency: float = 0.0  # weight of the agreement between two passes under dropout (R-Drop)
-    precision: str = "bfloat16"
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
     average: float = 0.0  # decay of the moving average of the weights; 0 is none
     save_every: int = 1000
     eval_every: int = 500
@@ -77,10 +83,11 @@ def fill(kind: type, values: dict[str, Any], prefix: str = "") -> Any:
 
 
 def model_kind(table: dict[str, Any]) -> type:
-    kind = table.get("kind", "translation")
-    if kind not in CONFIGS:
-        raise BadInput(f"model.kind {kind!r} is not one of {', '.join(CONFIGS)}{nearest(str(kind), CONFIGS)}")
-    return CONFIGS[kind]
+    return CONFIGS[choose("model.kind", tuple(CONFIGS), table.get("kind", "translation"))]
+
+
+class Typed(str):
+    """A value as typed on the command line; what it means depends on the key."""
 
 
 def convert(name: str, kind: Any, value: Any) -> Any:
@@ -88,49 +95,141 @@ def convert(name: str, kind: Any, value: Any) -> Any:
         if not isinstance(value, dict):
             raise BadInput(f"{name} should be a table, not {value!r}")
         return fill(model_kind(value) if name == "model" else kind, value, f"{name}.")
+    choices = choices_of(kind)
+    if choices:
+        return choose(name, choices, value)
     if isinstance(kind, types.GenericAlias):
-        items = value if isinstance(value, (list, tuple)) else [value]
-        if not all(isinstance(item, str) for item in items):
-            raise BadInput(f"{name} should be text or a list of texts, not {value!r}")
-        return tuple(items)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        items = value if isinstance(value, (list, tuple)) else as_list(value)
+        return tuple(convert(name, str, item) for item in items)
+    if isinstance(value, Typed):
+        value = interpret(value, typing.cast(type, kind))
+    if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise BadInput(f"{name} should be {kind.__name__}, not {value!r}")
-    return value
+        raise BadInput(f"{name} should be {NOUNS[kind]}, not {value!r}")
+    return value if kind is not str else writable(name, value)
 
 
-def parse(text: str) -> Any:
-    """A value as written on the command line: TOML if it is that, else text."""
+NOUNS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """The words that a Literal, or a union of such, allows."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return tuple(word for part in typing.get_args(kind) for word in choices_of(part))
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def choose(name: str, choices: tuple[str, ...], value: Any) -> str:
+    value = interpret(value, str) if isinstance(value, Typed) else value
+    if value in choices:
+        return str(value)
+    known = ", ".join(word for word in choices if word)
+    raise BadInput(f"{name} {str(value)!r} is not one of {known}{nearest(str(value), choices)}")
+
+
+def interpret(word: Typed, kind: type) -> Any:
+    """TOML if it is that and of the right type, else the word itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {word}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        value = str(word)
+    if kind is float and isinstance(value, str):
+        try:
+            return float(value)  # .5, which TOML would write 0.5
+        except ValueError:
+            return value
+    return str(word) if kind is str and not isinstance(value, str) else value
+
+
+def as_list(value: Any) -> list[Any]:
+    """`--data.train '["a", "b"]'` is a list, as `--data.train a b` is; all else is one item."""
+    given = interpret(value, list) if isinstance(value, Typed) else value
+    return given if isinstance(given, list) else [value]
+
+
+def writable(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{name} is not UTF-8 text: {text!r}") from error
+    return str(text)
+
+
+# The least and the most of each number; where none is said, 0 and no limit.
+LEAST = {"dim": 1, "heads": 1, "layers": 1, "ff": 1, "length": 3, "batch_tokens": 1, "accumulate": 1}
+LEAST |= {"keep": 1, "lr": 1e-9}
+MOST = {"dropout": 0.99, "attention_dropout": 0.99, "smoothing": 0.99, "average": 0.99999, "hold_out": 0.9}
+MOST |= {"seed": 2**32 - 1}
+
+
+def check(config: Config) -> Config:
+    """The config, if its numbers make sense."""
+    for section in ("model", "data", "train"):
+        for key, value in dataclasses.asdict(getattr(config, section)).items():
+            if type(value) in (int, float):
+                check_number(f"{section}.{key}", value, LEAST.get(key, 0), MOST.get(key, math.inf))
+    check_heads(config.model.dim, config.model.heads)
+    seconds_in(config.train.budget)
+    if config.data.dev and config.data.hold_out:
+        raise BadInput("data.hold_out is for data without data.dev; choose one of the two")
+    return config
+
+
+def check_heads(dim: int, heads: int) -> None:
+    if dim % heads:
+        best = min((n for n in range(1, dim + 1) if dim % n == 0), key=lambda n: abs(n - heads))
+        raise BadInput(f"model.heads {heads} does not divide model.dim {dim} (did you mean {best}?)")
+
+
+def check_number(name: str, value: float, least: float, most: float) -> None:
+    if not math.isfinite(value) or not least <= value <= most:
+        bounds = f"from {least} to {most}" if math.isfinite(most) else f"at least {least}"
+        raise BadInput(f"{name} {value} should be {bounds}")
+
+
+def seconds_in(budget: str) -> float:
+    """'90s', '10m' or '2h' as seconds; 0 for ''."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    if not budget:
+        return 0.0
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([smh])", budget)
+    seconds = float(found[1]) * units[found[2]] if found else 0.0
+    if not seconds:
+        raise BadInput(f"train.budget {budget!r} should look like 90s, 10m or 2h")
+    return seconds
 
 
 def override(table: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """Lays `--model.layers 6` and `--model.layers=6` over a table."""
     table = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
-    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    position = 0
-    while position < len(words):
-        section, dot, key = words[position].removeprefix("--").partition(".")
-        if not words[position].startswith("--") or not dot:
-            raise BadInput(f"unexpected argument {words[position]!r}; settings look like --train.steps 300")
-        end = position + 1
-        while end < len(words) and not words[end].startswith("--"):
-            end += 1
-        if end == position + 1:
-            raise BadInput(f"{words[position]} needs a value")
-        values = [parse(word) for word in words[position + 1 : end]]
-        table.setdefault(section, {})[key] = values[0] if len(values) == 1 else values
-        position = end
+    for name, values in settings_in(words):
+        section, dot, key = name.partition(".")
+        if not dot or not isinstance(table.setdefault(section, {}), dict):
+            raise BadInput(f"unexpected argument '--{name}'; settings look like --train.steps 300")
+        if not values:
+            raise BadInput(f"--{name} needs a value")
+        table[section][key] = values[0] if len(values) == 1 else values
     return table
 
 
+def settings_in(words: list[str]) -> list[tuple[str, list[Typed]]]:
+    """Each `--name` with the words that belong to it."""
+    settings: list[tuple[str, list[Typed]]] = []
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--"):
+            settings.append((name, [Typed(value)] if equals else []))
+        elif settings:
+            settings[-1][1].append(Typed(word))
+        else:
+            raise BadInput(f"unexpected argument {word!r}; settings look like --train.steps 300")
+    return settings
+
+
 def shipped() -> list[str]:
-    folder = resources.files("heedful") / "recipes"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    names = [entry.name for entry in (resources.files("heedful") / "recipes").iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_recipe(recipe: str, words: list[str] | None = None) -> Config:
@@ -157,7 +256,7 @@ def from_toml(text: str, name: str, words: list[str]) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{name}: {error}") from error
     try:
-        return fill(Config, override(table, words))
+        return check(fill(Config, override(table, words)))
     except BadInput as error:
         raise BadInput(f"{name}: {error}") from error
 

@@ -10,6 +10,8 @@ from torch import Tensor
 PAD, UNK, START, END, CLS, SEP, MASK = range(7)
 CONTROL = ("<pad>", "<unk>", "<start>", "<end>", "<cls>", "<sep>", "<mask>")
 
+Row = Sequence[int] | np.ndarray  # the ids of one text
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -31,7 +33,7 @@ class Batch:
         return Batch(self.source_BS.to(device), self.target_BT.to(device))
 
 
-def pad(rows: Sequence[Sequence[int]], side: str = "right") -> Tensor:
+def pad(rows: Sequence[Row], side: str = "right") -> Tensor:
     """Rows of ids as one tensor."""
     width = max(len(row) for row in rows)
     out = np.full((len(rows), width), PAD, dtype=np.int64)
@@ -41,19 +43,23 @@ def pad(rows: Sequence[Sequence[int]], side: str = "right") -> Tensor:
     return torch.from_numpy(out)
 
 
-def collate(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
+def collate(pairs: Sequence[tuple[Row, Row]]) -> Batch:
     return Batch(pad([source for source, _ in pairs]), pad([target for _, target in pairs]))
 
 
-def pack(order: np.ndarray, widths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Cuts `order` into batches whose padded size (rows x widest) stays within the budget."""
-    batches, start, widest = [], 0, 0
-    for i, row in enumerate(order):
-        widest_with = max(widest, int(widths[row]))
-        if i > start and widest_with * (i + 1 - start) > budget:
+def pack(order: np.ndarray, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Cuts `order` into batches whose size, padding included, stays within the budget.
+
+    `lengths` is (N, 2); a batch takes rows x (its longest source + its longest target). A row that
+    is larger than the budget has a batch of its own.
+    """
+    batches, start, longest = [], 0, (0, 0)
+    for i, (source, target) in enumerate(lengths[order].tolist()):
+        longest_with = max(longest[0], source), max(longest[1], target)
+        if i > start and sum(longest_with) * (i + 1 - start) > budget:
             batches.append(order[start:i])
-            start, widest_with = i, int(widths[row])
-        widest = widest_with
+            start, longest_with = i, (source, target)
+        longest = longest_with
     if start < len(order):
         batches.append(order[start:])
     return batches
@@ -62,12 +68,11 @@ def pack(order: np.ndarray, widths: np.ndarray, budget: int) -> list[np.ndarray]
 def epoch_order(lengths: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
     """The batches of an epoch: rows of like length together, ties and batches shuffled.
 
-    `lengths` is (N, 2), source and target. Depends on nothing but its arguments, so a position
-    in the data is (seed, epoch, batch).
+    Depends on nothing but its arguments, so a position in the data is (seed, epoch, batch).
     """
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(lengths))
     noise = random.uniform(0, 1, len(lengths))  # not the very same neighbours in every epoch
     key = np.lexsort((lengths[shuffled, 0] + noise, lengths[shuffled, 1]))
-    batches = pack(shuffled[key], lengths.sum(1), budget)
+    batches = pack(shuffled[key], lengths, budget)
     return [batches[i] for i in random.permutation(len(batches))]

@@ -2,6 +2,8 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -9,36 +11,62 @@ from heedful.data.batch import Batch, collate, epoch_order
 from heedful.data.readers import Record
 from heedful.data.tokenizer import Tokenizer
 
+AT_ONCE = 10_000  # records: as lists, ids take ten times the memory
+
 
 @dataclass(frozen=True)
 class Examples:
-    """Pairs of ids, and their lengths as an (N, 2) array."""
+    """Every source and target one after another in `ids`; `lengths` is (N, 2)."""
 
-    pairs: list[tuple[list[int], list[int]]]
+    ids: np.ndarray
     lengths: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.lengths)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        return self.lengths.cumsum().reshape(-1, 2)
+
+    def pair(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        middle, end = self.ends[row]
+        start = middle - self.lengths[row, 0]
+        return self.ids[start:middle], self.ids[middle:end]
 
     def batch(self, rows: np.ndarray) -> Batch:
-        return collate([self.pairs[row] for row in rows])
+        return collate([self.pair(row) for row in rows])
+
+    @cached_property
+    def hash(self) -> str:
+        total = hashlib.sha256(self.lengths.tobytes())
+        total.update(self.ids.tobytes())
+        return total.hexdigest()[:16]
 
     def fingerprint(self) -> str:
         """Changes when the data or its tokenization does."""
-        total = hashlib.sha256(self.lengths.tobytes())
-        for source, target in self.pairs:
-            total.update(np.array([*source, *target], dtype=np.int32).tobytes())
-        return total.hexdigest()[:16]
+        return self.hash
 
 
-def encode(records: list[Record], tokenizers: tuple[Tokenizer, Tokenizer], longest: int) -> tuple[Examples, int]:
+def flatten(pairs: list[tuple[list[int], list[int]]]) -> Examples:
+    ids = np.fromiter(chain.from_iterable(chain.from_iterable(pairs)), dtype=np.int32)
+    lengths = np.array([(len(s), len(t)) for s, t in pairs], dtype=np.int64).reshape(-1, 2)
+    return Examples(ids, lengths)
+
+
+def encode(
+    records: list[Record], tokenizers: tuple[Tokenizer, Tokenizer], longest: int
+) -> tuple[Examples, int]:
     """Examples, and how many were left out because a side is longer than `longest` tokens."""
     source, target = tokenizers
-    sources = source.encode_all([r.source for r in records])
-    targets = target.encode_all([r.target for r in records])
-    pairs = [p for p in zip(sources, targets, strict=True) if max(len(p[0]), len(p[1])) <= longest]
-    lengths = np.array([(len(s), len(t)) for s, t in pairs], dtype=np.int64).reshape(-1, 2)
-    return Examples(pairs, lengths), len(records) - len(pairs)
+    parts = []
+    for start in range(0, len(records), AT_ONCE):
+        some = records[start : start + AT_ONCE]
+        sources, targets = [r.source for r in some], [r.target for r in some]
+        pairs = zip(source.encode_all(sources), target.encode_all(targets), strict=True)
+        parts.append(flatten([p for p in pairs if max(len(p[0]), len(p[1])) <= longest]))
+    ids = np.concatenate([part.ids for part in parts])
+    examples = Examples(ids, np.concatenate([part.lengths for part in parts]))
+    return examples, len(records) - len(examples)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,21 @@
 
 import gzip
 import lzma
+import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from heedful.data import corpora
-from heedful.errors import BadInput
+from heedful.errors import BadInput, nearest
 
 LONGEST_LINE = 100_000  # characters
+MOST_BYTES = 4 * LONGEST_LINE + 2  # as UTF-8, with its end; no line is read further: memory stays bounded
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 NARROW_SPACES = str.maketrans("\u202f\u00a0", "  ")
+BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -35,65 +39,75 @@ def find(name: str, folder: str = "") -> Path:
         if candidate.is_file():
             return candidate
     where = f"in folder {folder!r}" if folder else "here; --data.folder says where to look"
-    raise BadInput(f"no file {name!r} {where}")
+    there = os.listdir(path.parent) if path.parent.is_dir() else []
+    raise BadInput(f"no file {name!r} {where}{nearest(path.name, there)}")
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines without their ends. Bad bytes, overlong lines and broken archives are named."""
-    opener = OPENERS.get(path.suffix, open)
     number = 0
     try:
-        with opener(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                yield decode(raw, path, number)
-    except (lzma.LZMAError, EOFError, OSError) as error:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            for number, raw in enumerate(raw_lines(file), 1):
+                line = decode(raw, path, number)
+                yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+    except (lzma.LZMAError, zlib.error, EOFError, OSError) as error:
         raise BadInput(f"{path}: cannot be read after line {number}: {error}") from error
 
 
+def raw_lines(file: IO[bytes]) -> Iterator[bytes]:
+    while raw := file.readline(MOST_BYTES + 1):
+        yield raw
+
+
 def decode(raw: bytes, path: Path, number: int) -> str:
-    if len(raw) > 4 * LONGEST_LINE:
-        raise BadInput(f"{path}:{number}: line of {len(raw):,} bytes; at most {LONGEST_LINE:,} characters")
     try:
-        return raw.decode("utf-8").rstrip("\r\n")
+        line = raw.decode("utf-8").rstrip("\r\n") if len(raw) <= MOST_BYTES else None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line)") from error
+    if line is None or len(line) > LONGEST_LINE:
+        raise BadInput(f"{path}:{number}: a line of more than {LONGEST_LINE:,} characters")
+    return line
 
 
-def read_columns(path: Path, pattern: str = "") -> Iterator[Record]:
-    """A TSV's first two columns; or, with a pattern, its groups `source` and `target` on each line."""
-    rule = re.compile(pattern) if pattern else None
+def rule_of(pattern: str) -> re.Pattern[str]:
+    try:
+        rule = re.compile(pattern)
+    except re.error as error:
+        raise BadInput(f"data.pattern {pattern!r} is not a regular expression: {error}") from error
+    for group in ("source", "target"):
+        if group not in rule.groupindex:
+            raise BadInput(f"data.pattern {pattern!r} has no group (?P<{group}>...)")
+    return rule
+
+
+def read_columns(path: Path) -> Iterator[Record]:
+    """A TSV's first two columns; rows blank in either are passed over."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
-        found = rule.search(line).groupdict() if rule and rule.search(line) else None
-        columns = (found["source"], found["target"]) if found else line.split("\t")
-        if rule and not found:
-            raise BadInput(f"{path}:{number}: does not match the pattern {pattern!r}")
-        if len(columns) < 2:
+        source, tab, rest = line.partition("\t")
+        if not tab:
             raise BadInput(f"{path}:{number}: 1 column, where source and target should be parted by a tab")
-        yield Record(clean(columns[0]), clean(columns[1]))
+        yield Record(clean(source), clean(rest.partition("\t")[0]))
+
+
+def read_pattern(path: Path, pattern: str) -> Iterator[Record]:
+    """The groups `source` and `target` of a regular expression on each line that is not blank."""
+    rule = rule_of(pattern)
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        found = rule.search(line)
+        if not found:
+            raise BadInput(f"{path}:{number}: does not match the pattern {pattern!r}")
+        yield Record(clean(found["source"] or ""), clean(found["target"] or ""))
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[Record]:
-    """Two files whose lines correspond; lines blank on either side are passed over."""
+    """Two files whose lines correspond."""
     sources, targets = list(read_lines(source)), list(read_lines(target))
     if len(sources) != len(targets):
         raise BadInput(f"{source} has {len(sources):,} lines but {target} has {len(targets):,}")
     for left, right in zip(sources, targets, strict=True):
-        if clean(left) and clean(right):
-            yield Record(clean(left), clean(right))
-
-
-def read(names: tuple[str, ...], folder: str = "", pattern: str = "") -> list[Record]:
-    """One name is a TSV (or a part of a bundled corpus, `tatoeba:dev`); two are aligned files."""
-    if len(names) == 1 and ":" in names[0] and names[0].partition(":")[0] in corpora.BUNDLED:
-        records = [Record(clean(source), clean(target)) for source, target in corpora.part(names[0])]
-    elif len(names) == 1:
-        records = list(read_columns(find(names[0], folder), pattern))
-    elif len(names) == 2:
-        records = list(read_aligned(*(find(name, folder) for name in names)))
-    else:
-        raise BadInput(f"data is one file or two aligned files, not {len(names)}: {', '.join(names)}")
-    if not records:
-        raise BadInput(f"{', '.join(names)}: no examples in it")
-    return records
+        yield Record(clean(left), clean(right))

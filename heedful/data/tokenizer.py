@@ -11,6 +11,7 @@ from heedful.errors import BadInput, nearest
 
 KINDS = ("bpe", "words", "characters")
 BYTES = 256
+JOINER = "\u2060"  # takes no room
 
 
 def bpe() -> tokenizers.Tokenizer:
@@ -24,8 +25,14 @@ def bpe() -> tokenizers.Tokenizer:
 
 
 def words() -> tokenizers.Tokenizer:
+    """Whole words. One that reads like a control token gets a mark, so that it is not taken for it."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=CONTROL[UNK]))
+    marks = [normalizers.Replace(Regex(rf"(?<!\S){token}(?!\S)"), JOINER + token) for token in CONTROL]
+    tokenizer.normalizer = normalizers.Sequence(marks)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    unmarks = [decoders.Replace(JOINER + token, token) for token in CONTROL]
+    spaces = decoders.WordPiece(prefix=" ", cleanup=False)  # one before each word but the first
+    tokenizer.decoder = decoders.Sequence([spaces, *unmarks])
     return tokenizer
 
 
@@ -59,7 +66,8 @@ class Tokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each token as a person would write it; part of a character shows as its byte."""
-        return [CONTROL[i] if i < len(CONTROL) else readable(self.inner.id_to_token(i)) for i in ids]
+        shown = readable if isinstance(self.inner.model, models.BPE) else unmarked
+        return [CONTROL[i] if i < len(CONTROL) else shown(self.inner.id_to_token(i) or "") for i in ids]
 
     def save(self, path: Path) -> None:
         path.write_text(self.inner.to_str(pretty=False), encoding="utf-8")
@@ -70,14 +78,20 @@ class Tokenizer:
             tokenizer = cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}") from error
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library has no error of its own
             raise BadInput(f"{path}: not a tokenizer: {error}") from error
         if [tokenizer.inner.token_to_id(c) for c in CONTROL] != list(range(len(CONTROL))):
             raise BadInput(f"{path}: not a heedful tokenizer: its first tokens are not {' '.join(CONTROL)}")
         return tokenizer
 
 
+def unmarked(token: str) -> str:
+    """A word as it was, without the mark that `words` may have put on it."""
+    return token.removeprefix(JOINER)
+
+
 def readable(token: str) -> str:
+    """A token of a byte-level vocabulary as text."""
     alphabet = {c: b for b, c in enumerate(byte_alphabet())}
     if any(c not in alphabet for c in token):
         return token
@@ -95,30 +109,39 @@ def byte_alphabet() -> list[str]:
     return [chr(b) if b in printable else chr(BYTES + others.index(b)) for b in range(BYTES)]
 
 
-def learn(texts: list[str], kind: str, vocabulary: int) -> Tokenizer:
-    """A tokenizer of at most `vocabulary` tokens, the control tokens included."""
+def learn(texts: list[str], kind: str, vocabulary: int, key: str = "data.vocabulary") -> Tokenizer:
+    """A tokenizer of `vocabulary` tokens, the control tokens included; words and characters: at most.
+
+    `key` is the setting that an error should name.
+    """
     if kind not in KINDS:
         raise BadInput(f"tokenizer {kind!r} is not one of {', '.join(KINDS)}{nearest(kind, KINDS)}")
-    if kind != "bpe":
-        inner = words() if kind == "words" else characters()
-        inner.train_from_iterator(
-            texts, trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=list(CONTROL))
-        )
-        return Tokenizer(inner)
-    if vocabulary < len(CONTROL) + BYTES:
-        raise BadInput(f"data.vocabulary {vocabulary}: bpe needs at least {len(CONTROL) + BYTES}")
+    least = len(CONTROL) + (BYTES if kind == "bpe" else 1)
+    if vocabulary < least:
+        raise BadInput(f"{key} {vocabulary}: {kind} needs at least {least}")
+    return learn_bpe(texts, vocabulary, key) if kind == "bpe" else learn_units(texts, kind, vocabulary)
+
+
+def learn_bpe(texts: list[str], vocabulary: int, key: str) -> Tokenizer:
     inner = bpe()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    inner.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=vocabulary,
-            special_tokens=list(CONTROL),
-            initial_alphabet=alphabet,
-            show_progress=False,
-        ),
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(CONTROL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
-    if inner.get_vocab_size() < vocabulary:
-        most = inner.get_vocab_size()
-        raise BadInput(f"data.vocabulary {vocabulary}: the data gives no more than {most} tokens")
+    inner.train_from_iterator(texts, trainer)
+    most = inner.get_vocab_size()
+    if most < vocabulary:
+        raise BadInput(f"{key} {vocabulary}: the data gives no more than {most} tokens")
+    return Tokenizer(inner)
+
+
+def learn_units(texts: list[str], kind: str, vocabulary: int) -> Tokenizer:
+    """The most frequent words or characters, in alphabetical order where as frequent."""
+    inner = words() if kind == "words" else characters()
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocabulary, special_tokens=list(CONTROL), show_progress=False
+    )
+    inner.train_from_iterator(texts, trainer)
     return Tokenizer(inner)

@@ -1,6 +1,7 @@
 """Translation: the encoder-decoder of "Attention Is All You Need", on one page."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -23,9 +24,9 @@ class TranslationConfig:
     ff: int = 1024
     dropout: float = 0.1
     attention_dropout: float = 0.0
-    norm: str = "pre"
-    activation: str = "relu"
-    position: str = "sinusoid"
+    norm: Literal["pre", "post"] = "pre"
+    activation: Literal["relu", "gelu"] = "relu"
+    position: Literal["sinusoid", "learned"] = "sinusoid"
     length: int = 256  # positions: the longest text, in tokens
     vocabulary: int = 0
     target_vocabulary: int = 0

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful import disk
-from heedful.config import Config, TrainConfig
+from heedful.config import Config, TrainConfig, seconds_in
 from heedful.data.batch import Batch
 from heedful.data.examples import Examples, Place, Stream
 from heedful.errors import BadInput
-from heedful.run import Run, copy_into, save_checkpoint
-from heedful.train import optimizers
+from heedful.run import Run
+from heedful.train import checkpoint, optimizers
 from heedful.train.schedule import factor
 from heedful.train.weights import Weights
 
@@ -27,7 +27,7 @@ class Progress:
     """Where a training stands."""
 
     step: int = 0
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
     seconds: float = 0.0
     tokens: int = 0
     best: float = float("inf")
@@ -50,21 +50,12 @@ def seed_step(seed: int, step: int, part: int) -> None:
     torch.manual_seed((seed * 1_000_003 + step) * 1_009 + part)
 
 
-def seconds_in(budget: str) -> float:
-    """'90s', '10m' or '2h' as seconds; 0 for ''."""
-    units = {"s": 1, "m": 60, "h": 3600}
-    if not budget:
-        return 0.0
-    try:
-        return float(budget[:-1]) * units[budget[-1]]
-    except (KeyError, ValueError) as error:
-        raise BadInput(f"train.budget {budget!r} should look like 90s, 10m or 2h") from error
-
-
 class Trainer:
     """Holds the model, its weights and optimizers, the data and the progress of one run."""
 
-    def __init__(self, run: Run, config: Config, model: nn.Module, task: Any, data: tuple[Examples, Examples]):
+    def __init__(
+        self, run: Run, config: Config, model: nn.Module, task: Any, data: tuple[Examples, Examples]
+    ):
         self.run, self.config, self.model, self.task = run, config, model, task
         self.train, self.dev = data
         c = config.train
@@ -155,39 +146,34 @@ class Trainer:
         stale = 0 if better else self.progress.stale + 1
         self.progress = replace(self.progress, best=min(loss, self.progress.best), stale=stale)
         if better:
-            self.run.save_weights(self.weights.best, {"step": self.progress.step, "dev_loss": loss})
+            facts = {"step": self.progress.step, "dev_loss": loss}
+            self.run.save_weights(self.config, self.weights.best, facts)
         return better
 
     def save(self) -> None:
         """A checkpoint from which `resume` goes on bit for bit."""
-        tensors = {f"weight.{name}": w for name, w in self.weights.masters.items()}
-        tensors |= {f"average.{name}": w for name, w in self.weights.average.items()}
-        memory = optimizers.memory_of(self.optimizers)
-        tensors |= {f"optimizer.{name}": w for name, w in memory.items()}
-        facts = asdict(self.progress) | {"data": self.train.fingerprint(), "seed": self.config.train.seed}
-        save_checkpoint(self.run, self.progress.step, tensors, facts, self.config.train.keep)
+        facts = asdict(self.progress) | checkpoint.identity(self.config, self.train.fingerprint())
+        checkpoint.save(self.run, self.weights, self.optimizers, facts, self.config.train.keep)
 
     def resume(self, path: Path) -> None:
-        """Takes up all that `save` wrote; refuses data or shapes that have changed since."""
-        tensors, facts = disk.load_tensors(path / "training.safetensors")
-        if facts["data"] != self.train.fingerprint():
-            raise BadInput(f"{path}: the training data has changed since: it was {facts['data']}")
-        kinds = {kind: {} for kind in ("weight", "average", "optimizer")}
-        for name, tensor in tensors.items():
-            kind, _, rest = name.partition(".")
-            kinds[kind][rest] = tensor
-        copy_into(self.weights.masters, kinds["weight"], path)
-        copy_into(self.weights.average, kinds["average"], path)
-        self.weights.publish()
-        optimizers.recall(self.optimizers, kinds["optimizer"])
-        place = Place(**facts["place"])
-        numbers = {key: facts[key] for key in ("step", "seconds", "tokens", "best", "stale")}
-        self.progress = Progress(place=place, **numbers)
+        """Takes up all that `save` wrote; refuses what is not of this very training."""
+        tensors, facts = disk.load_tensors(path)
+        checkpoint.check_identity(self.config, self.train.fingerprint(), facts, path)
+        progress = progress_in(facts, path)
+        checkpoint.recall(path, tensors, self.weights, self.optimizers)
+        self.progress = progress
+
+
+def progress_in(facts: dict[str, Any], path: Path) -> Progress:
+    try:
+        numbers: dict[str, Any] = {f.name: facts[f.name] for f in fields(Progress)}
+        numbers["place"] = Place(**facts["place"])
+        return Progress(**numbers)
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path}: does not say where its training stood") from error
 
 
 def total_steps(config: TrainConfig, batches: int) -> int:
     """0 if only a time budget ends it."""
-    if not (config.steps or config.epochs or config.budget):
-        raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
     by_epochs = max(1, config.epochs * batches // config.accumulate) if config.epochs else 0
     return min([steps for steps in (config.steps, by_epochs) if steps], default=0)

@@ -1,5 +1,7 @@
 """Optimizers: the paper's Adam, AdamW, and Muon for matrices with AdamW for the rest."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,12 @@ def muon(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Op
 
 
 OPTIMIZERS = {"adam": adam, "adamw": adamw, "muon": muon}
+# What each remembers of a weight: numbers ("step"), or tensors of the weight's shape.
+MEMORY = {
+    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.Muon: {"momentum_buffer"},
+}
 
 
 def make(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
@@ -62,6 +70,21 @@ def memory_of(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
         for index, state in optimizer.state_dict()["state"].items():
             out |= {f"{number}.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
     return out
+
+
+def check_memory(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], path: Path) -> None:
+    """Each weight is remembered in full or not at all, and nothing else is."""
+    left = dict(tensors)
+    for number, optimizer in enumerate(optimizers):
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
+        for index, weight in enumerate(weights):
+            shapes = {f"{number}.{index}.{key}": weight.shape for key in MEMORY[type(optimizer)]}
+            shapes = {name: () if name.endswith(".step") else shape for name, shape in shapes.items()}
+            found = {name: left.pop(name) for name in shapes if name in left}
+            if found and {name: tensor.shape for name, tensor in found.items()} != shapes:
+                raise BadInput(f"{path}: what the optimizer remembers does not fit the model's weights")
+    if left:
+        raise BadInput(f"{path}: has an unknown tensor 'optimizer.{next(iter(left))}'")
 
 
 def recall(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:

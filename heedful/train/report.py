@@ -21,8 +21,8 @@ class Reporter:
         self.console = Console(stderr=True)
         self.columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         self.live = Progress(*self.columns, console=self.console, disable=not self.console.is_terminal)
-        self.loss, self.labels, self.dev = 0.0, 0, math.nan
-        self.rate, self.marked = 0.0, (0.0, 0)
+        self.loss, self.labels, self.skipped, self.dev = 0.0, 0, 0, math.nan
+        self.rate, self.marked, self.skipped_ever = 0.0, (0.0, 0), 0
         self.said = 0.0
 
     def __enter__(self) -> "Reporter":
@@ -40,26 +40,42 @@ class Reporter:
         print(text, file=sys.stderr, flush=True)
 
     def step(self, report: Report) -> None:
-        self.loss += report.loss * report.labels
-        self.labels += report.labels
+        if math.isfinite(report.loss) and math.isfinite(report.norm):
+            self.loss += report.loss * report.labels
+            self.labels += report.labels
+        else:
+            self.skipped += 1
+            self.skipped_ever += 1
+        if self.is_due(self.trainer.progress.step):
+            self.tell(report)
+
+    def is_due(self, step: int) -> bool:
+        """Now and then, and with every checkpoint: a training that goes on from there tells the same."""
+        save_every = self.trainer.config.train.save_every
+        return step == 1 or step % EVERY == 0 or bool(save_every and step % save_every == 0)
+
+    def tell(self, report: Report) -> None:
+        """A line of the log, on the steps since the last one."""
         p = self.trainer.progress
-        if p.step % EVERY and p.step > 1:
-            return
         seconds, tokens = self.marked
         self.rate = (p.tokens - tokens) / max(p.seconds - seconds, 1e-9)
         self.marked = (p.seconds, p.tokens)
-        loss, self.loss, self.labels = self.loss / self.labels, 0.0, 0
+        loss = round(self.loss / self.labels, 5) if self.labels else None
+        norm = round(report.norm, 4) if math.isfinite(report.norm) else None
         self.trainer.run.log(
-            {"step": p.step, "epoch": p.place.epoch, "loss": round(loss, 5), "norm": round(report.norm, 4)}
+            {"step": p.step, "epoch": p.place.epoch, "loss": loss, "norm": norm}
             | {"lr": self.trainer.config.train.lr * report.factor, "tokens": p.tokens}
             | {"seconds": round(p.seconds, 2), "tokens_per_second": round(self.rate)}
+            | ({"skipped": self.skipped} if self.skipped else {})
         )
-        self.show(loss)
+        self.loss, self.labels, self.skipped = 0.0, 0, 0
+        self.show(math.nan if loss is None else loss)
 
     def show(self, loss: float) -> None:
         p, done = self.trainer.progress, self.trainer.done()
         dev = "" if math.isnan(self.dev) else f", dev {self.dev:.3f}"
-        text = f"step {p.step:,}, epoch {p.place.epoch}, loss {loss:.3f}{dev}, {self.rate:,.0f} tokens/s"
+        bad = f", {self.skipped_ever} steps skipped" if self.skipped_ever else ""
+        text = f"step {p.step:,}, epoch {p.place.epoch}, loss {loss:.3f}{dev}{bad}, {self.rate:,.0f} tokens/s"
         self.live.update(self.bar, completed=done, description=text)
         if self.live.disable and time.monotonic() - self.said > PATIENCE:
             self.said = time.monotonic()

@@ -3,18 +3,23 @@
 import dataclasses
 import fcntl
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from heedful import disk
 from heedful.config import Config
 from heedful.data.examples import Examples, encode
-from heedful.data.readers import Record, read
+from heedful.data.readers import Record
+from heedful.data.sources import hashes, read
+from heedful.data.split import hold_out, unseen
 from heedful.data.tokenizer import Tokenizer, learn
 from heedful.errors import BadInput
-from heedful.run import Run, build, checkpoints, is_empty, with_vocabularies
+from heedful.run import Run, build, can_begin, with_vocabularies
 from heedful.tasks.next_token import NextToken
+from heedful.train.checkpoint import checkpoints, folder_of
 from heedful.train.loop import Trainer
 from heedful.train.machine import keep_memory, seed_all, use_cores
 from heedful.train.report import Reporter
@@ -22,39 +27,73 @@ from heedful.train.report import Reporter
 
 def train(config: Config, folder: Path) -> int:
     """A new run in an empty folder. Gives the exit status."""
-    if not is_empty(folder):
-        raise BadInput(f"{folder} is not empty: choose another --run, or go on with --resume {folder}")
-    train_records, dev_records = records_of(config)
-    tokenizers = learn_tokenizers(train_records, config)
+    check_free(folder)
+    check_complete(config)
+    records = records_of(config)
+    tokenizers = learn_tokenizers(records[0], config)
     config = with_vocabularies(config, tokenizers)
     run = Run(folder)
-    prepare_machine(config)
-    data = examples_of((train_records, dev_records), tokenizers, config)
-    trainer = Trainer(run, config, build(config), NextToken(config.train.smoothing), data)
-    run.create(config, tokenizers)
-    return keep_going(trainer)
+    trainer = trainer_of(run, config, tokenizers, records)
+    run.make()
+    with locked(run):
+        check_free(folder)
+        run.create(config, tokenizers, hashes_of(config))
+        return keep_going(trainer)
 
 
 def resume(folder: Path) -> int:
-    """Goes on from the newest readable checkpoint."""
+    """Goes on from the newest readable checkpoint, or from the start if there was none yet."""
     run = Run(folder)
     config = run.config()
+    with locked(run):
+        for place in (run.folder, folder_of(run)):
+            disk.tidy(place)
+        run.check_data(hashes_of(config))
+        trainer = trainer_of(run, config, run.tokenizers(config), records_of(config))
+        step = take_newest(trainer, run)
+        run.forget_after(step)
+        if is_over(trainer):
+            Reporter.note(f"{folder} is trained already: {step:,} steps; config.toml says when it ends")
+            return 0
+        Reporter.note(f"resuming {folder} at step {step}")
+        return keep_going(trainer)
+
+
+def check_free(folder: Path) -> None:
+    if not can_begin(folder):
+        on = f", or go on with --resume {folder}" if Run(folder).config_file.is_file() else ""
+        raise BadInput(f"{folder} is not empty: choose another --run{on}")
+
+
+def check_complete(config: Config) -> None:
+    """What a recipe may leave open, but a training may not."""
+    d, t = config.data, config.train
+    if not d.train:
+        raise BadInput("no data to train on: set --data.train")
+    if not d.dev and not d.hold_out:
+        raise BadInput("no data to judge by: set --data.dev, or --data.hold_out 0.05 to take it from train")
+    if not (t.steps or t.epochs or t.budget):
+        raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
+
+
+def trainer_of(run: Run, config: Config, tokenizers, records: tuple[list[Record], list[Record]]) -> Trainer:
     prepare_machine(config)
-    data = examples_of(records_of(config), run.tokenizers(config), config)
-    trainer = Trainer(run, config, build(config), NextToken(config.train.smoothing), data)
-    Reporter.note(f"resuming {folder} at step {take_newest(trainer, run)}")
-    return keep_going(trainer)
+    data = examples_of(records, tokenizers, config)
+    return Trainer(run, config, build(config), NextToken(config.train.smoothing), data)
 
 
 def take_newest(trainer: Trainer, run: Run) -> int:
     """The newest checkpoint; where it cannot be read, says so and takes the one before."""
-    for path in reversed(checkpoints(run)):
+    known = checkpoints(run)
+    for path in reversed(known):
         try:
             trainer.resume(path)
             return trainer.progress.step
         except BadInput as error:
             Reporter.note(f"{error}; trying the checkpoint before")
-    raise BadInput(f"{run.folder} has no checkpoint that can be read")
+    if known:
+        raise BadInput(f"{run.folder} has no checkpoint that can be read")
+    return 0
 
 
 def prepare_machine(config: Config) -> None:
@@ -65,7 +104,15 @@ def prepare_machine(config: Config) -> None:
 
 def records_of(config: Config) -> tuple[list[Record], list[Record]]:
     d = config.data
-    return read(d.train, d.folder, d.pattern), read(d.dev, d.folder, d.pattern)
+    train = read(d.train, d.folder, d.pattern)
+    if not d.dev:
+        return hold_out(train, d.hold_out)
+    dev = read(d.dev, d.folder, d.pattern)
+    return unseen(train, dev) if d.unseen else train, dev
+
+
+def hashes_of(config: Config) -> dict[str, str]:
+    return hashes((*config.data.train, *config.data.dev), config.data.folder)
 
 
 def learn_tokenizers(records: list[Record], config: Config) -> tuple[Tokenizer, Tokenizer]:
@@ -75,7 +122,8 @@ def learn_tokenizers(records: list[Record], config: Config) -> tuple[Tokenizer, 
     if not d.target_tokenizer:
         both = learn(sources + targets, d.tokenizer, d.vocabulary)
         return both, both
-    return learn(sources, d.tokenizer, d.vocabulary), learn(targets, d.target_tokenizer, d.target_vocabulary)
+    source = learn(sources, d.tokenizer, d.vocabulary)
+    return source, learn(targets, d.target_tokenizer, d.target_vocabulary, "data.target_vocabulary")
 
 
 def examples_of(
@@ -99,11 +147,18 @@ def examples_of(
 @contextmanager
 def locked(run: Run) -> Iterator[None]:
     """Only one process trains in a folder; the system frees the lock of one that died."""
-    with open(run.folder / ".lock", "w") as file:
+    path = run.folder / ".lock"
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise disk.unwritable(path, error) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise BadInput(f"{run.folder} is being trained by another process") from error
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be locked: {error.strerror}") from error
         yield
 
 
@@ -112,39 +167,64 @@ class Interrupt:
 
     def __init__(self):
         self.number = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.note)
+        self.before = {}
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+            self.before = {n: signal.signal(n, self.note) for n in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def note(self, number: int, _) -> None:
         self.number = number
-        signal.signal(number, signal.SIG_DFL)
+        for each in self.before:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def keep_going(trainer: Trainer) -> int:
     """Trains to the end, or to an interrupt: then saves and gives 128 + its number."""
-    interrupt = Interrupt()
-    with locked(trainer.run), Reporter(trainer) as reporter:
+    with Interrupt() as interrupt, Reporter(trainer) as reporter:
         for report in trainer.fit():
             reporter.step(report)
-            round_off(trainer, reporter)
+            saved = round_off(trainer, reporter)
+            if is_over(trainer):
+                break
             if interrupt.number:
-                trainer.save()
+                if not saved:
+                    trainer.save()
                 reporter.note(f"interrupted at step {trainer.progress.step}; saved: go on with --resume")
                 return 128 + interrupt.number
-            if 0 < trainer.config.train.patience <= trainer.progress.stale:
-                reporter.note(f"no better dev loss in {trainer.progress.stale} evaluations: stopping early")
-                break
-        finish(trainer, reporter)
+        reporter.done()
     return 0
 
 
-def round_off(trainer: Trainer, reporter: Reporter) -> None:
-    """What is due after a step: evaluation, saving."""
+def is_over(trainer: Trainer) -> bool:
+    return trainer.done() >= 1 or out_of_patience(trainer)
+
+
+def out_of_patience(trainer: Trainer) -> bool:
+    return 0 < trainer.config.train.patience <= trainer.progress.stale
+
+
+def round_off(trainer: Trainer, reporter: Reporter) -> bool:
+    """What is due after a step: evaluation, then saving, so that a checkpoint holds all of its step.
+    True if it was saved."""
     step, c = trainer.progress.step, trainer.config.train
-    if c.eval_every and step % c.eval_every == 0:
+    due = bool(c.eval_every) and step % c.eval_every == 0
+    if due:
         evaluate(trainer, reporter)
-    if c.save_every and step % c.save_every == 0:
+    if out_of_patience(trainer):
+        reporter.note(f"no better dev loss in {trainer.progress.stale} evaluations: stopping early")
+    last = is_over(trainer)
+    if last and not due:
+        evaluate(trainer, reporter)
+    saves = last or (bool(c.save_every) and step % c.save_every == 0)
+    if saves:
         trainer.save()
+    return saves
 
 
 def evaluate(trainer: Trainer, reporter: Reporter) -> None:
@@ -154,11 +234,3 @@ def evaluate(trainer: Trainer, reporter: Reporter) -> None:
     seconds = trainer.progress.seconds + time.perf_counter() - started
     trainer.progress = dataclasses.replace(trainer.progress, seconds=seconds)
     reporter.evaluated(loss, better)
-
-
-def finish(trainer: Trainer, reporter: Reporter) -> None:
-    c = trainer.config.train
-    if not c.eval_every or trainer.progress.step % c.eval_every:
-        evaluate(trainer, reporter)
-    trainer.save()
-    reporter.done()
