@@ -29,6 +29,10 @@ class Batch:
         """Target tokens to be predicted: what the loss is divided by."""
         return int((self.labels_BT != PAD).sum())
 
+    def twice(self) -> "Batch":
+        """Every row two times: first all, then all again."""
+        return Batch(self.source_BS.repeat(2, 1), self.target_BT.repeat(2, 1))
+
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source_BS.to(device), self.target_BT.to(device))
 
@@ -50,15 +54,15 @@ def collate(pairs: Sequence[tuple[Row, Row]]) -> Batch:
 def pack(order: np.ndarray, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Cuts `order` into batches whose size, padding included, stays within the budget.
 
-    `lengths` is (N, 2); a batch takes rows x (its longest source + its longest target). A row that
-    is larger than the budget has a batch of its own.
+    `lengths` is (N, sides): source and target, or one of them; a batch takes rows x (the longest of
+    each side). A row that is larger than the budget has a batch of its own.
     """
-    batches, start, longest = [], 0, (0, 0)
-    for i, (source, target) in enumerate(lengths[order].tolist()):
-        longest_with = max(longest[0], source), max(longest[1], target)
-        if i > start and sum(longest_with) * (i + 1 - start) > budget:
+    batches, start, longest = [], 0, np.zeros(lengths.shape[1], dtype=np.int64)
+    for i, row in enumerate(order):
+        longest_with = np.maximum(longest, lengths[row])
+        if i > start and longest_with.sum() * (i + 1 - start) > budget:
             batches.append(order[start:i])
-            start, longest_with = i, (source, target)
+            start, longest_with = i, lengths[row]
         longest = longest_with
     if start < len(order):
         batches.append(order[start:])
@@ -68,11 +72,14 @@ def pack(order: np.ndarray, lengths: np.ndarray, budget: int) -> list[np.ndarray
 def epoch_order(lengths: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
     """The batches of an epoch: rows of like length together, ties and batches shuffled.
 
+    Rows are sorted by target, and within each target length by source, up and down in turn, so that
+    neighbours are alike where one target length ends and the next begins.
     Depends on nothing but its arguments, so a position in the data is (seed, epoch, batch).
     """
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(lengths))
-    noise = random.uniform(0, 1, len(lengths))  # not the very same neighbours in every epoch
-    key = np.lexsort((lengths[shuffled, 0] + noise, lengths[shuffled, 1]))
+    source, target = lengths[shuffled].T
+    source = source + random.uniform(0, 1, len(lengths))  # not the very same neighbours in every epoch
+    key = np.lexsort((np.where(target % 2, source, -source), target))
     batches = pack(shuffled[key], lengths, budget)
     return [batches[i] for i in random.permutation(len(batches))]
