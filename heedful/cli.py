@@ -1,6 +1,7 @@
-"""The command. Imports torch only once it is known that there is work to do."""
+"""The command: what can be said. Torch is imported only once there is work to do (see commands.py)."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="heedful", description="The Transformer, whole and real.")
     top.add_argument("--version", action="version", version=f"heedful {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add_train(commands)
+    for add in (add_train, add_evaluate, add_translate, add_look, add_info):
+        add(commands)
     return top
 
 
@@ -24,24 +26,77 @@ def add_train(commands) -> None:
         "--model.layers 6 --train.steps 300 --data.folder DIR",
     )
     train.add_argument("recipe", nargs="?", metavar="RECIPE")
-    train.add_argument("--run", type=Path, help="folder for the run (default: runs/RECIPE)")
+    train.add_argument("--run", type=Path, metavar="DIR", help="folder for the run (default: runs/RECIPE)")
     train.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was cut off")
     train.add_argument("--budget", metavar="TIME", help="train for this long: 90s, 10m, 2h")
-    train.set_defaults(act=do_train, takes_settings=True)
+    train.set_defaults(act="train", takes_settings=True)
 
 
-def do_train(args: argparse.Namespace, settings: list[str]) -> int:
-    from heedful import config
-    from heedful.train import start
+def add_search(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--beam", type=int, default=5, metavar="N", help="hypotheses kept; 1 is greedy (5)")
+    command.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="score / length^A (1)")
+    command.add_argument("--max-length", type=int, default=256, metavar="N", help="longest answer, in tokens")
 
-    if args.resume:
-        return start.resume(args.resume)
-    if not args.recipe:
-        raise BadInput(f"which recipe? shipped: {', '.join(config.shipped())}")
-    if args.budget:
-        settings = [*settings, "--train.budget", f'"{args.budget}"']
-    chosen = config.load_recipe(args.recipe, settings)
-    return start.train(chosen, args.run or Path("runs") / Path(args.recipe).stem)
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--model", type=Path, metavar="RUN", help="a trained run (default: the shipped one)")
+
+
+def add_evaluate(commands) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="score a run on its test data",
+        description="Translate the test data of RUN (or of --data FILE [FILE]) and score the result.",
+    )
+    evaluate.add_argument("run", type=Path, nargs="?", metavar="RUN")
+    evaluate.add_argument("--data", nargs="+", default=[], metavar="FILE", help="a TSV, or two aligned files")
+    evaluate.add_argument("--part", choices=("dev", "test"), default="test", help="of the run's own data")
+    evaluate.add_argument("--against", type=Path, metavar="RUN", help="paired bootstrap against another run")
+    evaluate.add_argument("--moses", metavar="LANG", help="also lowercased BLEU over Moses tokens")
+    evaluate.add_argument("--worst", type=int, default=0, metavar="N", help="show the N worst sentences")
+    evaluate.add_argument("--json", action="store_true")
+    add_search(evaluate)
+    evaluate.set_defaults(act="evaluate")
+
+
+def add_translate(commands) -> None:
+    translate = commands.add_parser(
+        "translate",
+        help="translate a text, a file or standard input",
+        description="Translate TEXT, or the lines of --file or standard input, in their order.",
+    )
+    translate.add_argument("text", nargs="?", metavar="TEXT", help="- or nothing: standard input")
+    translate.add_argument("--file", type=Path, help="translate the lines of a file (may be .xz or .gz)")
+    translate.add_argument("--nbest", type=int, default=1, metavar="N", help="the N best of the beam")
+    translate.add_argument("--json", action="store_true", help="one JSON object per line")
+    translate.add_argument("--attention", action="store_true", help="with --json: also who looked at whom")
+    add_model(translate)
+    add_search(translate)
+    translate.set_defaults(act="translate")
+
+
+def add_look(commands) -> None:
+    look = commands.add_parser(
+        "look",
+        help="see who looks at whom",
+        description="Draw the attention with which TEXT is translated: in the terminal, or to a file.",
+    )
+    look.add_argument("text", metavar="TEXT")
+    look.add_argument("--target", default="", metavar="TEXT", help="a translation to read (default: its own)")
+    look.add_argument("--out", type=Path, metavar="FILE", help=".png, .svg or .html (all layers and heads)")
+    look.add_argument("--kind", choices=("encoder", "decoder", "cross"), help="(default: cross)")
+    look.add_argument("--layer", type=int, metavar="N", help="counted from 0 (default: the last)")
+    look.add_argument("--head", type=int, metavar="N", help="counted from 0 (default: the mean of all)")
+    look.add_argument("--digits", action="store_true", help="write the weights into the cells")
+    add_model(look)
+    look.set_defaults(act="look")
+
+
+def add_info(commands) -> None:
+    info = commands.add_parser("info", help="what a run is, how it was trained, what it scored, what it cost")
+    info.add_argument("run", type=Path, nargs="?", metavar="RUN", help="(default: the shipped one)")
+    info.add_argument("--json", action="store_true")
+    info.set_defaults(act="info")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -49,10 +104,17 @@ def main(words: list[str] | None = None) -> int:
     try:
         if settings and not getattr(args, "takes_settings", False):
             raise BadInput(f"unexpected argument {settings[0]!r}; see heedful {args.command} --help")
-        return args.act(args, settings)
+        from heedful import commands
+
+        status = getattr(commands, args.act)(args, settings)
+        sys.stdout.flush()
+        return status
     except BadInput as error:
         print(f"heedful: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 2**22  # logits held at once: a few megabytes, so that they stay in the cache
+CHUNK = 2**21  # logits held at once: a few megabytes, so that they stay in the cache
+RARE = 1e-30  # a label's probability below which its logarithm is taken another way
 
 
 class Head(nn.Module):
@@ -19,9 +20,15 @@ class Head(nn.Module):
         return nn.functional.linear(x_BTD, self.weight, self.bias)
 
 
-def vocabulary_loss(x_ND: Tensor, head: Head, labels_N: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Summed cross-entropy of head(x) against labels, as `cross_entropy(reduction="sum")` gives it."""
-    return VocabularyLoss.apply(x_ND, head.weight, head.bias, labels_N, smoothing)
+def vocabulary_loss(
+    x_ND: Tensor, head: Head, labels_N: Tensor, smoothing: float = 0.0, agreement: float = 0.0
+) -> Tensor:
+    """Summed cross-entropy of head(x) against labels, as `cross_entropy(reduction="sum")` gives it.
+
+    With an agreement, x holds two passes over the same labels, one after the other, and the loss is
+    the sum of both and of agreement/2 times their symmetric divergence (R-Drop, Liang et al. 2021).
+    """
+    return VocabularyLoss.apply(x_ND, head.weight, head.bias, labels_N, (smoothing, agreement))
 
 
 class VocabularyLoss(torch.autograd.Function):
@@ -32,18 +39,23 @@ class VocabularyLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x_ND, weight_VD, bias_V, labels_N, smoothing):
+    def forward(ctx, x_ND, weight_VD, bias_V, labels_N, settings):
+        smoothing, agreement = settings
         d_x = torch.empty_like(x_ND)
         d_weight = torch.zeros(weight_VD.shape, device=x_ND.device)
         d_bias = torch.zeros(bias_V.shape, device=x_ND.device)
         total = torch.zeros((), device=x_ND.device)
-        rows = max(1, CHUNK // len(bias_V))
-        scratch = Scratch(x_ND[:rows], len(bias_V))
-        chunks = zip(x_ND.split(rows), labels_N.split(rows), d_x.split(rows), strict=True)
-        for x, labels, d_x_chunk in chunks:
-            loss, d_logits = chunk_loss(x, weight_VD, bias_V, labels, 1 - smoothing, scratch)
+        passes = 2 if agreement else 1
+        rows = max(1, CHUNK // (passes * len(bias_V)))
+        scratch = Scratch(x_ND[: passes * rows], len(bias_V))
+        d_x_PND = d_x.view(passes, -1, d_x.shape[1])
+        for start in range(0, len(labels_N), rows):
+            part = slice(start, start + rows)
+            x = x_ND.view(d_x_PND.shape)[:, part].flatten(0, 1)
+            labels = labels_N[part].repeat(passes)
+            loss, d_logits = chunk_loss(x, weight_VD, bias_V, labels, (1 - smoothing, agreement), scratch)
             total += loss
-            torch.mm(d_logits, weight_VD, out=d_x_chunk)
+            d_x_PND[:, part] = (d_logits @ weight_VD).view(passes, -1, d_x.shape[1])
             d_weight += d_logits.T @ x
             d_bias += d_logits.sum(0, dtype=torch.float32)
         if smoothing:
@@ -69,17 +81,32 @@ class Scratch:
     """Room for one chunk's logits and probabilities, used again for every chunk."""
 
     def __init__(self, x_ND: Tensor, V: int):
-        self.logits_NV = x_ND.new_empty(len(x_ND), V)
-        self.p_NV = torch.empty(len(x_ND), V, device=x_ND.device)
+        self.logits_NV, self.p_NV = x_ND.new_empty(2, len(x_ND), V)
 
 
-def chunk_loss(x_ND, weight_VD, bias_V, labels_N, sharp: float, scratch: Scratch):
+def chunk_loss(x_ND, weight_VD, bias_V, labels_N, settings, scratch: Scratch):
     """Sum of logsumexp - sharp * logits[label], and its gradient for the logits."""
-    N = len(x_ND)
+    N, label_N1, (sharp, agreement) = len(x_ND), labels_N[:, None], settings
     logits_NV = torch.addmm(bias_V, x_ND, weight_VD.T, out=scratch.logits_NV[:N])
-    own_N = logits_NV.gather(1, labels_N[:, None])[:, 0].float()
-    top_N = logits_NV.amax(-1).float()
-    p_NV = torch.softmax(logits_NV, -1, dtype=torch.float32, out=scratch.p_NV[:N])
-    lse_N = top_N - p_NV.amax(-1).log()
-    p_NV[torch.arange(N, device=x_ND.device), labels_N] -= sharp
-    return (lse_N - sharp * own_N).sum(), logits_NV.copy_(p_NV)
+    p_NV = torch.softmax(logits_NV, -1, out=scratch.p_NV[:N])
+    own_N1, p_N1 = logits_NV.gather(1, label_N1).float(), p_NV.gather(1, label_N1)
+    lse_N1 = own_N1 - p_N1.float().log()  # saves a pass over the logits, if p is not too small for it
+    rare = (p_N1 < RARE)[:, 0]
+    if rare.any():
+        lse_N1[rare] = logits_NV[rare].float().logsumexp(-1, keepdim=True)
+    loss = (lse_N1 - sharp * own_N1).sum()
+    if agreement:
+        loss = loss + agree(logits_NV, lse_N1, p_NV, agreement / 2)
+    p_NV.scatter_add_(1, label_N1, torch.full_like(p_N1, -sharp))
+    return loss, p_NV
+
+
+def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> Tensor:
+    """weight * (KL(a|b) + KL(b|a)) of the two halves; its gradient is added to p, in place."""
+    (a, b), (p_a, p_b) = (logits_NV - lse_N1).float().chunk(2), p_NV.float().chunk(2)
+    gap = a - b
+    kl_a, kl_b = (p_a * gap).sum(-1, keepdim=True), -(p_b * gap).sum(-1, keepdim=True)
+    d_a = p_a * (gap - kl_a) + p_a - p_b
+    d_b = p_b * (-gap - kl_b) + p_b - p_a
+    p_NV.add_(torch.cat([d_a, d_b]).to(p_NV.dtype), alpha=weight)
+    return weight * (kl_a + kl_b).sum()
