@@ -52,7 +52,8 @@ class Reporter:
     def is_due(self, step: int) -> bool:
         """Now and then, and with every checkpoint: a training that goes on from there tells the same."""
         save_every = self.trainer.config.train.save_every
-        return step == 1 or step % EVERY == 0 or bool(save_every and step % save_every == 0)
+        by_rule = step == 1 or step % EVERY == 0 or (save_every and step % save_every == 0)
+        return bool(by_rule) or self.trainer.done() >= 1
 
     def tell(self, report: Report) -> None:
         """A line of the log, on the steps since the last one."""
