@@ -51,7 +51,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     clip: float = 1.0
     smoothing: float = 0.1
-    consistency: float = 0.0  # weight of the agreement between two passes under dropout (R-Drop)
+    agreement: float = 0.0  # weight of the agreement between two passes under dropout (R-Drop)
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     average: float = 0.0  # decay of the moving average of the weights; 0 is none
     save_every: int = 1000

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful import disk
+from heedful.compact import expand
 from heedful.config import Config, from_toml, read_text, to_toml
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import BadInput
@@ -193,7 +194,7 @@ def load_model(run: Run, config: Config) -> nn.Module:
     if facts.get("tokenizers") != run.tokenizers_hash():
         raise BadInput(f"{run.weights}: was trained with another tokenizer than the one in {run.folder}")
     model = build(config)
-    copy_into(weights_of(model), tensors, run.weights)
+    copy_into(weights_of(model), expand(tensors), run.weights)
     return model.eval()
 
 

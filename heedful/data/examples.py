@@ -4,12 +4,14 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from heedful.data.batch import Batch, collate, epoch_order
 from heedful.data.readers import Record
 from heedful.data.tokenizer import Tokenizer
+from heedful.errors import BadInput
 
 AT_ONCE = 10_000  # records: as lists, ids take ten times the memory
 
@@ -89,6 +91,11 @@ class Stream:
             self.order = epoch_order(self.examples.lengths, self.budget, self.seed, epoch)
             self.epoch = epoch
         return self.order
+
+    def check(self, place: Place, path: Path) -> None:
+        """`path`, where a place was read, is named if there is no such place in the data."""
+        if place.epoch < 0 or place.batch not in range(len(self.batches_in(place.epoch))):
+            raise BadInput(f"{path}: stands at epoch {place.epoch}, batch {place.batch}, where no data is")
 
     def take(self, place: Place, count: int) -> tuple[list[Batch], Place]:
         """The next `count` batches and the place after them."""

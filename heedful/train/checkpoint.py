@@ -8,7 +8,7 @@ from torch import Tensor
 from heedful import disk
 from heedful.config import Config
 from heedful.errors import BadInput
-from heedful.run import Run, check_meaning, copy_into, meaning
+from heedful.run import Run, check_fit, check_meaning, copy_into, meaning
 from heedful.train import optimizers
 from heedful.train.weights import Weights
 
@@ -37,10 +37,12 @@ def identity(config: Config, data: str) -> dict[str, Any]:
 
 
 def check_identity(config: Config, data: str, facts: dict[str, Any], path: Path) -> None:
+    saved = facts.get("train")
+    if not isinstance(saved, dict):
+        raise BadInput(f"{path}: is not a checkpoint of a training")
     if facts.get("step") != step_of(path):
         raise BadInput(f"{path}: is not the checkpoint of step {step_of(path)}")
     check_meaning(config, facts.get("model"), path)
-    saved = facts.get("train", {})
     for key, now in identity(config, data)["train"].items():
         was = saved.get(key)
         if was != now:
@@ -69,13 +71,15 @@ def save(run: Run, weights: Weights, opts: list, facts: dict[str, Any], keep: in
 
 
 def recall(path: Path, tensors: dict[str, Tensor], weights: Weights, opts: list) -> None:
-    """Puts the tensors back where `save` took them from."""
+    """Puts the tensors back where `save` took them from, once all of them are known to fit."""
     kinds: dict[str, dict[str, Tensor]] = {"weight": {}, "average": {}, "optimizer": {}}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition(".")
         if kind not in kinds:
             raise BadInput(f"{path}: has an unknown tensor {name!r}")
         kinds[kind][rest] = tensor
+    check_fit(weights.masters, kinds["weight"], path)
+    check_fit(weights.average, kinds["average"], path)
     optimizers.check_memory(opts, kinds["optimizer"], path)
     copy_into(weights.masters, kinds["weight"], path)
     copy_into(weights.average, kinds["average"], path)

@@ -129,7 +129,7 @@ class Trainer:
     def evaluate(self) -> float:
         """The dev loss per token, unsmoothed, with the weights that inference will use."""
         self.model.eval()
-        plain = replace(self.task, smoothing=0.0)
+        plain = self.task.plain()
         total, labels = 0.0, 0
         with self.weights.averaged():
             stream = Stream(self.dev, self.config.train.batch_tokens, 0)
@@ -160,16 +160,19 @@ class Trainer:
         tensors, facts = disk.load_tensors(path)
         checkpoint.check_identity(self.config, self.train.fingerprint(), facts, path)
         progress = progress_in(facts, path)
+        self.stream.check(progress.place, path)
         checkpoint.recall(path, tensors, self.weights, self.optimizers)
         self.progress = progress
 
 
 def progress_in(facts: dict[str, Any], path: Path) -> Progress:
     try:
-        numbers: dict[str, Any] = {f.name: facts[f.name] for f in fields(Progress)}
-        numbers["place"] = Place(**facts["place"])
-        return Progress(**numbers)
-    except (KeyError, TypeError) as error:
+        place = Place(int(facts["place"]["epoch"]), int(facts["place"]["batch"]))
+        numbers: dict[str, Any] = {f.name: f.default for f in fields(Progress) if f.name != "place"}
+        for name, usual in numbers.items():
+            numbers[name] = type(usual)(facts[name])
+        return Progress(place=place, **numbers)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{path}: does not say where its training stood") from error
 
 

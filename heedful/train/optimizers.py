@@ -81,7 +81,8 @@ def check_memory(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Ten
             shapes = {f"{number}.{index}.{key}": weight.shape for key in MEMORY[type(optimizer)]}
             shapes = {name: () if name.endswith(".step") else shape for name, shape in shapes.items()}
             found = {name: left.pop(name) for name in shapes if name in left}
-            if found and {name: tensor.shape for name, tensor in found.items()} != shapes:
+            fits = all(tensor.is_floating_point() for tensor in found.values())
+            if found and not (fits and {name: tensor.shape for name, tensor in found.items()} == shapes):
                 raise BadInput(f"{path}: what the optimizer remembers does not fit the model's weights")
     if left:
         raise BadInput(f"{path}: has an unknown tensor 'optimizer.{next(iter(left))}'")

@@ -79,7 +79,9 @@ def check_complete(config: Config) -> None:
 def trainer_of(run: Run, config: Config, tokenizers, records: tuple[list[Record], list[Record]]) -> Trainer:
     prepare_machine(config)
     data = examples_of(records, tokenizers, config)
-    return Trainer(run, config, build(config), NextToken(config.train.smoothing), data)
+    return Trainer(
+        run, config, build(config), NextToken(config.train.smoothing, config.train.agreement), data
+    )
 
 
 def take_newest(trainer: Trainer, run: Run) -> int:

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from heedful.cli import main
 from heedful.config import Config, load_recipe
+from heedful.run import Run, with_vocabularies
+from heedful.train import start
+from heedful.train.loop import Trainer
 
 WORDS = ["the", "cat", "dog", "runs", "sits", "on", "under", "mat", "house", "big", "small", "red"]
 RECIPE = """
@@ -54,3 +57,21 @@ def command(*words: object) -> int:
 def training(folder: Path, run: Path, *words: str) -> tuple[object, ...]:
     """The words of the command that trains in `run` on the data in `folder`."""
     return ("train", folder / "tiny.toml", "--run", run, "--data.folder", folder, *words)
+
+
+def trainer(folder: Path, run: Path, *words: str) -> Trainer:
+    """A trainer on the data in `folder` that has done nothing yet; `run` is a run already."""
+    config = config_in(folder, *words)
+    records = start.records_of(config)
+    tokenizers = start.learn_tokenizers(records[0], config)
+    config = with_vocabularies(config, tokenizers)
+    made = Run(run)
+    made.create(config, tokenizers, start.hashes_of(config))
+    return start.trainer_of(made, config, tokenizers, records)
+
+
+def trained(folder: Path, run: Path, *words: str) -> Trainer:
+    """The same, after its training."""
+    made = trainer(folder, run, *words)
+    assert start.keep_going(made) == 0
+    return made
