@@ -9,6 +9,7 @@ log.jsonl, card.md                               what happened, what it scored
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -50,8 +51,8 @@ class Run:
         return self.folder / "data.json"
 
     def config(self) -> Config:
-        if not self.config_file.is_file():
-            raise BadInput(f"{self.folder} is not a run: it has no config.toml")
+        if not os.path.lexists(self.config_file):
+            raise BadInput(f"{self.folder} is not a run: it has no config.toml that can be read")
         return from_toml(read_text(self.config_file), str(self.config_file), [])
 
     def tokenizers(self, config: Config) -> tuple[Tokenizer, Tokenizer]:
