@@ -171,8 +171,6 @@ def check(config: Config) -> Config:
                 check_number(f"{section}.{key}", value, LEAST.get(key, 0), MOST.get(key, math.inf))
     check_heads(config.model.dim, config.model.heads)
     seconds_in(config.train.budget)
-    if config.data.dev and config.data.hold_out:
-        raise BadInput("data.hold_out is for data without data.dev; choose one of the two")
     return config
 
 
