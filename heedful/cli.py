@@ -112,6 +112,8 @@ def main(words: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"heedful: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

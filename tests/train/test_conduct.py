@@ -87,6 +87,15 @@ def test_a_second_interrupt_stops_at_once():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_before_the_first_step_is_no_traceback(data, tmp_path, monkeypatch):
+    def interrupted(config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(start, "records_of", interrupted)
+    assert command(*training(data, tmp_path / "run")) == 130
+    assert not (tmp_path / "run").exists()
+
+
 # One process at a time
 
 
