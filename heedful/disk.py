@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from heedful.errors import BadInput
+from heedful.errors import BadInput, Damaged
 
 FORMAT = "1"  # of the files in a run; raised when an older heedful could misread them
 PART = ".part"  # the end of a file's name while it is written
@@ -98,7 +98,10 @@ def digest(tensors: dict[str, Tensor], facts: str) -> str:
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any] | None = None) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     told = json.dumps(facts or {})
-    about = {"format": FORMAT, "sha256": digest(tensors, told), "facts": told}
+    save_safetensors(path, tensors, {"format": FORMAT, "sha256": digest(tensors, told), "facts": told})
+
+
+def save_safetensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
     path.touch()
     mode = path.stat().st_mode  # as the umask has it; the library would make the file private
     try:
@@ -117,15 +120,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         told = about["facts"]
         facts = dict(json.loads(told))
     except FileNotFoundError as error:
-        raise BadInput(f"{path}: missing") from error
+        raise Damaged(f"{path}: missing") from error
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from error
+        raise Damaged(f"{path}: {error.strerror or error}") from error
     except Exception as error:  # the library has errors of its own for each kind of damage
-        raise BadInput(f"{path}: damaged, or not made by heedful ({error})") from error
+        raise Damaged(f"{path}: damaged, or not made by heedful ({error})") from error
     if about.get("format") != FORMAT:
         raise BadInput(f"{path}: format {about.get('format')!r}; this heedful reads format {FORMAT!r}")
     if about.get("sha256") != digest(tensors, told):
-        raise BadInput(f"{path}: damaged: its contents are not what was saved")
+        raise Damaged(f"{path}: damaged: its contents are not what was saved")
     if not all(t.isfinite().all() for t in tensors.values() if t.is_floating_point()):
-        raise BadInput(f"{path}: holds numbers that are not finite")
+        raise Damaged(f"{path}: holds numbers that are not finite")
     return tensors, facts

@@ -16,7 +16,7 @@ from heedful.data.readers import Record
 from heedful.data.sources import hashes, read
 from heedful.data.split import hold_out, unseen
 from heedful.data.tokenizer import Tokenizer, learn
-from heedful.errors import BadInput
+from heedful.errors import BadInput, Damaged
 from heedful.run import Run, build, can_begin, with_vocabularies
 from heedful.tasks.next_token import NextToken
 from heedful.train.checkpoint import checkpoints, folder_of
@@ -85,13 +85,13 @@ def trainer_of(run: Run, config: Config, tokenizers, records: tuple[list[Record]
 
 
 def take_newest(trainer: Trainer, run: Run) -> int:
-    """The newest checkpoint; where it cannot be read, says so and takes the one before."""
+    """The newest checkpoint; where it is damaged, says so and takes the one before."""
     known = checkpoints(run)
     for path in reversed(known):
         try:
             trainer.resume(path)
             return trainer.progress.step
-        except BadInput as error:
+        except Damaged as error:
             Reporter.note(f"{error}; trying the checkpoint before")
     if known:
         raise BadInput(f"{run.folder} has no checkpoint that can be read")
