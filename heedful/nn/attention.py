@@ -2,23 +2,36 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from heedful.nn.dropout import Dropout, drop
-from heedful.nn.state import KeysValues
+from heedful.nn.state import LANES, KeysValues
 
 # On a CPU, plain products beat the fused kernel's backward below this many keys (bench/attention.py).
 FUSED_FROM = {torch.float32: 128, torch.bfloat16: 512}
+FEW = 16  # nor for so few queries, as in a step of decoding
 
 
 def attend(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Tensor, rate: float = 0.0):
     """The weighted sum of values; a query that may look at no key gets zeros."""
     if prefers_fused(q_BHTK, k_BHSK):
         return attend_fused(q_BHTK, k_BHSK, v_BHSK, keep_BTS=keep_BTS, rate=rate)
+    if prefers_whole_registers(q_BHTK):
+        extra = -k_BHSK.shape[2] % LANES
+        k_BHSK, v_BHSK = pad(k_BHSK, (0, 0, 0, extra)), pad(v_BHSK, (0, 0, 0, extra))
+        keep_BTS = pad(keep_BTS, (0, extra))
     return attend_plainly(q_BHTK, k_BHSK, v_BHSK, keep_BTS=keep_BTS, rate=rate)[0]
 
 
+def prefers_whole_registers(q: Tensor) -> bool:
+    """In training on a CPU: the softmax over 14 keys, and its gradient, take longer than over 16."""
+    return q.requires_grad and q.device.type == "cpu"
+
+
 def prefers_fused(q: Tensor, k: Tensor) -> bool:
-    return q.device.type != "cpu" or k.shape[2] >= FUSED_FROM.get(k.dtype, 128)
+    if q.device.type != "cpu":
+        return True
+    return q.shape[2] >= FEW and k.shape[2] >= FUSED_FROM.get(k.dtype, 128)
 
 
 def attend_fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Tensor, rate: float):
@@ -31,16 +44,16 @@ def attend_fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Te
 def attend_plainly(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Tensor, rate: float = 0.0):
     """The equation, line by line. Gives (the weighted sum, the weights)."""
     score_BHTS = (q_BHTK * q_BHTK.shape[-1] ** -0.5) @ k_BHSK.transpose(-1, -2)
-    # Half the lowest number rather than -inf: a row with no key must not become NaN, and in float16
-    # the lowest plus a negative score would be -inf again.
-    bias_BTS = torch.zeros_like(keep_BTS, dtype=score_BHTS.dtype)
-    bias_BTS.masked_fill_(~keep_BTS, torch.finfo(score_BHTS.dtype).min / 2)
+    # Half the lowest number rather than -inf: a row with no key must not become NaN. In float32 at
+    # least: the softmax of a narrower type is less exact, and no faster.
+    bias_BTS = torch.zeros_like(keep_BTS, dtype=torch.promote_types(score_BHTS.dtype, torch.float32))
+    bias_BTS.masked_fill_(~keep_BTS, torch.finfo(bias_BTS.dtype).min / 2)
     weight_BHTS = (score_BHTS + bias_BTS[:, None]).softmax(-1)
     sees_BT = keep_BTS.any(-1)
     if not sees_BT.all():
         weight_BHTS = weight_BHTS * sees_BT[:, None, :, None]
     used_BHTS = drop(weight_BHTS, rate) if rate else weight_BHTS
-    return used_BHTS @ v_BHSK, weight_BHTS
+    return used_BHTS.to(v_BHSK.dtype) @ v_BHSK, weight_BHTS
 
 
 class Watch(nn.Module):
@@ -86,10 +99,11 @@ class Attention(nn.Module):
         B, T, D = x_BTD.shape
         q_BHTK = self.query(x_BTD).view(B, T, self.heads, -1).transpose(1, 2)
         rate = self.dropout.rate if self.dropout.active else 0.0
-        k, v = source.k_BHSK, source.v_BHSK
         if self.weights.watched:
+            k, v = source.k_BHSK, source.v_BHSK
             out_BHTK, weight_BHTS = attend_plainly(q_BHTK, k, v, keep_BTS=keep_BTS, rate=rate)
             self.weights(weight_BHTS)
         else:
+            k, v, keep_BTS = source.whole(keep_BTS)
             out_BHTK = attend(q_BHTK, k, v, keep_BTS=keep_BTS, rate=rate)
         return self.out(out_BHTK.transpose(1, 2).reshape(B, T, D))

@@ -10,7 +10,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.mask import Mask, exists
 from heedful.nn.state import KeysValues, Memory, State
 
-ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 NORMS = ("pre", "post")
 
 
@@ -106,8 +106,27 @@ class Stack(nn.Module):
         self, x_BTD: Tensor, pos_BT: Tensor, past: State | None = None, memory: Memory | None = None
     ) -> tuple[Tensor, State]:
         """Gives the new vectors, and the state with which the next tokens can go on."""
+        if past and past.branches:
+            return self.branch(x_BTD, pos_BT, past, memory)
         pos_BS = torch.cat([past.pos_BS, pos_BT], dim=1) if past else pos_BT
-        keep_BTS = self.mask(pos_BT, pos_BS)
+        x_BTD, layers = self.climb(x_BTD, pos_BT, self.mask(pos_BT, pos_BS), past, memory)
+        return x_BTD, State(pos_BS, layers)
+
+    def branch(
+        self, x_NTD: Tensor, pos_NT: Tensor, past: State, memory: Memory | None
+    ) -> tuple[Tensor, State]:
+        """Hypotheses that share keys stand in one row, as tokens that do not see each other's past."""
+        rows, T = len(past.branches.pos_BS), x_NTD.shape[1]
+        x_BTD, pos_BT = x_NTD.reshape(rows, -1, x_NTD.shape[2]), pos_NT.reshape(rows, -1)
+        branches = past.branches.extend(pos_BT)
+        keep_BTS = self.mask(pos_BT, branches.pos_BS) & branches.own_BWS.repeat_interleave(T, dim=1)
+        x_BTD, layers = self.climb(x_BTD, pos_BT, keep_BTS, past, memory)
+        return x_BTD.view(x_NTD.shape), State(torch.cat([past.pos_BS, pos_NT], dim=1), layers, branches)
+
+    def climb(
+        self, x_BTD: Tensor, pos_BT: Tensor, keep_BTS: Tensor, past: State | None, memory: Memory | None
+    ):
+        """Through all blocks; gives (x, the keys and values of each)."""
         keep_memory = exists(pos_BT, memory.pos_BS) if memory else None
         layers = []
         for i, block in enumerate(self.blocks):
@@ -116,9 +135,11 @@ class Stack(nn.Module):
                 x_BTD = block.look_across(x_BTD, memory.layers[i], keep_memory)
             x_BTD = block.feed(x_BTD)
             layers.append(own)
-        return self.norm(x_BTD), State(pos_BS, tuple(layers))
+        return self.norm(x_BTD), tuple(layers)
 
     def remember(self, memory_BSD: Tensor, pos_BS: Tensor) -> Memory:
         """A source, as the cross-attention of every block will see it."""
-        layers = (block.cross_attention.remember(memory_BSD) for block in self.blocks)
+        layers = [block.cross_attention.remember(memory_BSD) for block in self.blocks]
+        if not torch.is_grad_enabled():  # it will be looked at for every token to come
+            layers = [layer.roomy() for layer in layers]
         return Memory(pos_BS, tuple(layers))

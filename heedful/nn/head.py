@@ -28,6 +28,9 @@ def vocabulary_loss(
     With an agreement, x holds two passes over the same labels, one after the other, and the loss is
     the sum of both and of agreement/2 times their symmetric divergence (R-Drop, Liang et al. 2021).
     """
+    wanted = len(labels_N) * (2 if agreement else 1)
+    if len(x_ND) != wanted:
+        raise ValueError(f"{len(x_ND)} vectors, but labels for {wanted}")
     return VocabularyLoss.apply(x_ND, head.weight, head.bias, labels_N, (smoothing, agreement))
 
 
@@ -89,24 +92,25 @@ def chunk_loss(x_ND, weight_VD, bias_V, labels_N, settings, scratch: Scratch):
     N, label_N1, (sharp, agreement) = len(x_ND), labels_N[:, None], settings
     logits_NV = torch.addmm(bias_V, x_ND, weight_VD.T, out=scratch.logits_NV[:N])
     p_NV = torch.softmax(logits_NV, -1, out=scratch.p_NV[:N])
-    own_N1, p_N1 = logits_NV.gather(1, label_N1).float(), p_NV.gather(1, label_N1)
-    lse_N1 = own_N1 - p_N1.float().log()  # saves a pass over the logits, if p is not too small for it
+    own_N1, p_N1 = logits_NV.gather(1, label_N1).float(), p_NV.gather(1, label_N1).float()
+    # Where the label is all but sure, 1 - p would be rounding alone: it is summed from all the others.
+    others_N1 = p_NV.sum(-1, keepdim=True, dtype=torch.float32) - p_N1
+    lse_N1 = own_N1 - torch.where(p_N1 > 0.5, torch.log1p(-others_N1), p_N1.log())
     rare = (p_N1 < RARE)[:, 0]
     if rare.any():
         lse_N1[rare] = logits_NV[rare].float().logsumexp(-1, keepdim=True)
     loss = (lse_N1 - sharp * own_N1).sum()
-    if agreement:
-        loss = loss + agree(logits_NV, lse_N1, p_NV, agreement / 2)
-    p_NV.scatter_add_(1, label_N1, torch.full_like(p_N1, -sharp))
-    return loss, p_NV
+    more, d_NV = agree(logits_NV, lse_N1, p_NV, agreement / 2) if agreement else (0.0, 0.0)
+    d_label_N1 = torch.where(p_N1 > 0.5, 1 - sharp - others_N1, p_N1 - sharp)
+    p_NV.scatter_(1, label_N1, d_label_N1.to(p_NV.dtype))
+    return loss + more, p_NV.add_(d_NV) if agreement else p_NV
 
 
-def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> Tensor:
-    """weight * (KL(a|b) + KL(b|a)) of the two halves; its gradient is added to p, in place."""
+def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+    """weight * (KL(a|b) + KL(b|a)) of the two halves, and its gradient for the logits."""
     (a, b), (p_a, p_b) = (logits_NV - lse_N1).float().chunk(2), p_NV.float().chunk(2)
     gap = a - b
     kl_a, kl_b = (p_a * gap).sum(-1, keepdim=True), -(p_b * gap).sum(-1, keepdim=True)
     d_a = p_a * (gap - kl_a) + p_a - p_b
     d_b = p_b * (-gap - kl_b) + p_b - p_a
-    p_NV.add_(torch.cat([d_a, d_b]).to(p_NV.dtype), alpha=weight)
-    return weight * (kl_a + kl_b).sum()
+    return weight * (kl_a + kl_b).sum(), weight * torch.cat([d_a, d_b])

@@ -4,10 +4,15 @@ import pytest
 import torch
 
 from heedful.nn import Attention, KeysValues, attend_plainly, causal, exists, positions
-from heedful.nn.attention import attend, attend_fused, prefers_fused
+from heedful.nn.attention import attend, attend_fused
+from heedful.nn.dropout import keep_scaled
 from tests.nn.reference import SAME, assert_same_gradients, stir, torch_attention
 
-WAYS = {"plain": lambda *qkv, **mask: attend_plainly(*qkv, **mask)[0], "fused": attend_fused}
+WAYS = {
+    "plain": lambda *qkv, **mask: attend_plainly(*qkv, **mask)[0],
+    "fused": attend_fused,
+    "registers": attend,  # in training on a CPU: plain, over rows as wide as whole registers
+}
 SEEN = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]], dtype=torch.bool)  # the second is left-padded
 
 
@@ -98,29 +103,34 @@ def test_zeros_in_half_precision_too():
     assert (out[0, 0, 1] == 0).all() and weights[0, 0].tolist() == [[1, 0], [0, 0]]
 
 
+@pytest.mark.parametrize("way", ["fused", "registers"])
 @pytest.mark.parametrize("mask", [exists, causal])
-@pytest.mark.parametrize("T, S", [(5, 5), (2, 5), (1, 5), (5, 200)])
-def test_fused_is_plain_with_its_gradients(mask, T, S):
+@pytest.mark.parametrize("T, S", [(5, 5), (2, 5), (1, 5), (5, 16), (5, 200)])
+def test_fast_ways_are_the_plain_one_with_its_gradients(way, mask, T, S):
     seen = torch.ones(2, S, dtype=torch.bool)
     seen[1, :2] = False
     pos_S = positions(seen)
     keep = mask(pos_S[:, -T:], pos_S)
     q, k, v = queries_keys_values(T, S)
-    outs = [way(q, k, v, keep_BTS=keep, rate=0.0) for way in WAYS.values()]
+    outs = [WAYS[name](q, k, v, keep_BTS=keep, rate=0.0) for name in ("plain", way)]
     torch.testing.assert_close(*outs, **SAME)
     weigh = torch.randn_like(outs[0])
-    plain, fused = (torch.autograd.grad((out * weigh).sum(), (q, k, v)) for out in outs)
-    for one, other in zip(plain, fused, strict=True):
+    plain, fast = (torch.autograd.grad((out * weigh).sum(), (q, k, v)) for out in outs)
+    for one, other in zip(plain, fast, strict=True):
         torch.testing.assert_close(one, other, **SAME)
 
 
-def test_attend_takes_either_way_and_gives_the_same():
-    short, long = queries_keys_values(5, 100), queries_keys_values(5, 200)
-    assert not prefers_fused(*short[:2]) and prefers_fused(*long[:2])
-    for q, k, v in (short, long):
-        keep = torch.ones(2, 1, k.shape[2], dtype=torch.bool)
-        out = attend(q, k, v, keep_BTS=keep)
-        torch.testing.assert_close(out, attend_plainly(q, k, v, keep_BTS=keep)[0], **SAME)
+@pytest.mark.parametrize("S", [5, 100, 600])
+@pytest.mark.parametrize(
+    "dtype, near", [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.02)]
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_attend_gives_the_same_whichever_way_it_takes(S, dtype, near, training):
+    exact = queries_keys_values(5, S, dtype=torch.float64)
+    keep = torch.ones(2, 1, S, dtype=torch.bool)
+    expected = attend_plainly(*exact, keep_BTS=keep)[0]
+    q, k, v = (x.detach().to(dtype).requires_grad_(training) for x in exact)
+    torch.testing.assert_close(attend(q, k, v, keep_BTS=keep).double(), expected, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -130,6 +140,20 @@ def test_dropped_weights_keep_the_mean(way):
     whole = WAYS[way](q, k, v, keep_BTS=keep, rate=0.0)
     mean = sum(WAYS[way](q, k, v, keep_BTS=keep, rate=0.25) for _ in range(2000)) / 2000
     torch.testing.assert_close(mean, whole, rtol=0, atol=0.1)
+
+
+def test_dropped_weights_get_no_gradient():
+    """What the numbers on the way back are: those of the very same mask, done by torch."""
+    q, k, v = queries_keys_values()
+    keep = torch.ones(2, 1, 5, dtype=torch.bool)
+    torch.manual_seed(1)  # the mask is drawn for rows as wide as whole registers
+    dropped = keep_scaled(torch.empty(2, 3, 5, 16), 0.5)[..., :5]
+    expected = (attend_plainly(q, k, v, keep_BTS=keep)[1] * dropped) @ v
+    torch.manual_seed(1)
+    outs = (expected, attend(q, k, v, keep_BTS=keep, rate=0.5))
+    grads = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outs]
+    for one, other in zip((outs[0], *grads[0]), (outs[1], *grads[1]), strict=True):
+        torch.testing.assert_close(one, other, **SAME)
 
 
 def test_dropout_is_for_training_only():

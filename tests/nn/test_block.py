@@ -57,6 +57,25 @@ def test_decoder_is_torch_transformer_decoder(norm, activation):
     assert_same_gradients(theirs, ours)
 
 
+@pytest.mark.parametrize("N", [1, 2, 9])
+def test_a_set_of_vectors_becomes_one_of_the_same_size(N):
+    """N x D in, N x D out, whatever N: so layers can stand on each other."""
+    x, pos = torch.randn(2, N, 8), torch.arange(N).repeat(2, 1)
+    y, _ = Stack(shape(), exists)(x, pos)
+    again, _ = Stack(shape(), exists)(y, pos)
+    assert y.shape == again.shape == x.shape
+
+
+def test_six_layers_of_eight_heads_are_the_original():
+    """As large as torch's, which has a norm more after each of the two stacks."""
+    original = StackShape(dim=512, heads=8, layers=6, ff=2048, norm="post")
+    with torch.device("meta"):
+        theirs = nn.Transformer(batch_first=True)
+        ours = nn.ModuleList([Stack(original, exists), Stack(original, causal, crosses=True)])
+    sizes = [sum(p.numel() for p in model.parameters()) for model in (ours, theirs)]
+    assert sizes == [44_138_496, 44_138_496 + 4 * 512]
+
+
 def test_residual_is_pre_norm_or_post_norm():
     x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     pre, post = (stir(Residual(8, 0.0, norm)) for norm in ("pre", "post"))
@@ -95,6 +114,23 @@ def test_causality_by_gradient(norm):
     for t in range(5):
         (grad,) = torch.autograd.grad(y[:, t].square().sum(), x, retain_graph=True)
         assert (grad[:, t + 1 :] == 0).all() and (grad[:, : t + 1] != 0).any(-1).all()
+
+
+def test_without_the_mask_a_decoder_can_cheat():
+    """The first attempt of the lectures: a token is predicted from itself."""
+    stack, x = Stack(shape(), exists), torch.randn(1, 5, 8, requires_grad=True)
+    y, _ = stack(x, torch.arange(5)[None])
+    (grad,) = torch.autograd.grad(y[:, 0].square().sum(), x)
+    assert (grad[:, 1:] != 0).any(-1).all()
+
+
+def test_one_layer_relates_the_first_token_to_the_last():
+    """However far apart: the number of steps between two tokens does not grow with the distance."""
+    block, x = Block(shape(), crosses=False), torch.randn(1, 100, 8, requires_grad=True)
+    pos = torch.arange(100)[None]
+    y, _ = block.look_within(x, exists(pos, pos), None)
+    (grad,) = torch.autograd.grad(y[:, 99].square().sum(), x)
+    assert (grad[:, 0] != 0).any()
 
 
 def test_window_reaches_one_step_further_with_every_layer():
@@ -139,9 +175,10 @@ def chunkings(n: int):
     return [[first, *rest] for first in range(1, n + 1) for rest in chunkings(n - first)]
 
 
+@pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("crosses", [False, True])
 @pytest.mark.parametrize("mask", [causal, causal & window(2)])
-def test_cached_is_uncached_in_any_chunking(mask, crosses):
+def test_cached_is_uncached_in_any_chunking(mask, crosses, grad):
     """With a row that is padded on the left, too: its absent tokens stay absent in the cache."""
     stack, x = stir(Stack(shape(), mask, crosses)), torch.randn(2, 5, 8)
     pos = positions(torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]], dtype=torch.bool))
@@ -150,31 +187,11 @@ def test_cached_is_uncached_in_any_chunking(mask, crosses):
     for sizes in chunkings(5):
         outs, state = [], None
         for x_chunk, pos_chunk in zip(x.split(sizes, 1), pos.split(sizes, 1), strict=True):
-            out, state = stack(x_chunk, pos_chunk, state, memory)
+            with torch.set_grad_enabled(grad):
+                out, state = stack(x_chunk, pos_chunk, state, memory)
             outs.append(out)
         torch.testing.assert_close(torch.cat(outs, 1)[pos >= 0], whole[pos >= 0], **SAME)
         assert state.pos_BS.equal(last.pos_BS)
-
-
-def test_state_is_a_value():
-    """Going on from one state in two ways: neither knows of the other."""
-    stack, x = Stack(shape(), causal), torch.randn(2, 4, 8)
-    _, state = stack(x[:, :2], torch.arange(2).repeat(2, 1))
-    one, _ = stack(x[:, 2:3], torch.full((2, 1), 2), state)
-    stack(x[:, 3:], torch.full((2, 1), 2), state)
-    again, _ = stack(x[:, 2:3], torch.full((2, 1), 2), state)
-    assert one.equal(again) and state.pos_BS.shape == (2, 2)
-
-
-def test_rows_of_state_and_memory_can_be_selected():
-    """As a beam does it: rows repeated, dropped, exchanged."""
-    stack, x, rows = Stack(shape(), causal, crosses=True), torch.randn(2, 4, 8), torch.tensor([1, 1, 0])
-    memory = stack.remember(torch.randn(2, 6, 8), positions(SEEN))
-    pos = torch.arange(4).repeat(2, 1)
-    whole, _ = stack(x, pos, memory=memory)
-    _, state = stack(x[:, :3], pos[:, :3], memory=memory)
-    out, _ = stack(x[rows, 3:], pos[rows, 3:], state.select(rows), memory.select(rows))
-    torch.testing.assert_close(out, whole[rows, 3:], **SAME)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -99,6 +99,36 @@ def test_no_tokens_no_loss():
     assert loss == 0 and all((g == 0).all() for g in grads)
 
 
+def divergent(x, head, labels, smoothing, agreement):
+    """R-Drop written out: both passes' cross-entropy, and half their divergence in both directions."""
+    logits = head(x)
+    loss = F.cross_entropy(logits, labels.repeat(2), reduction="sum", label_smoothing=smoothing)
+    a, b = logits.log_softmax(-1).chunk(2)
+    both = F.kl_div(a, b, reduction="sum", log_target=True) + F.kl_div(b, a, reduction="sum", log_target=True)
+    return loss + agreement / 2 * both
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 3, 5, 1000])
+def test_agreement_is_the_divergence_of_two_passes(monkeypatch, rows, smoothing):
+    monkeypatch.setattr(module, "CHUNK", 2 * rows * V)
+    x, head, _ = example(count=10)
+    x.data[5:] = x.data[:5] + 0.5 * torch.randn(5, D)  # the same tokens under another dropout
+    labels = torch.randint(V, (5,))
+    ours = loss_and_gradients(vocabulary_loss(x, head, labels, smoothing, 0.7), x, head)
+    theirs = loss_and_gradients(divergent(x, head, labels, smoothing, 0.7), x, head)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count, agreement", [(6, 0.0), (26, 0.0), (12, 0.5), (13, 0.5)])
+def test_as_many_labels_as_vectors(count, agreement):
+    """Fewer, and the rest of the gradient would be anything."""
+    x, head, _ = example()
+    with pytest.raises(ValueError, match="13 vectors"):
+        vocabulary_loss(x, head, torch.zeros(count, dtype=torch.int64), 0.0, agreement)
+
+
 def test_a_second_derivative_is_refused_and_not_wrong():
     """The gradient is found on the way forward: nothing is left to differentiate it by."""
     x, head, labels = example()
@@ -113,3 +143,18 @@ def test_logits_are_the_products_with_the_table():
     x, head, _ = example()
     torch.testing.assert_close(head(x), x @ head.weight.T + head.bias)
     assert (Head(nn.Parameter(torch.randn(V, D))).bias == 0).all()
+
+
+def test_sure_labels_keep_their_small_gradient_in_bfloat16():
+    """p is 0.9993 and rounds to 1: its distance from 1 must come from elsewhere."""
+    head = Head(torch.nn.Parameter(torch.eye(8, dtype=torch.bfloat16))).bfloat16()
+    x = torch.zeros(4, 8, dtype=torch.bfloat16)
+    x[:, 3] = 9.25
+    x.requires_grad_()
+    labels = torch.full((4,), 3)
+    vocabulary_loss(x, head, labels).backward()
+    exact = x.detach().double().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(exact, labels, reduction="sum")
+    loss.backward()
+    torch.testing.assert_close(x.grad.double(), exact.grad, rtol=0.02, atol=0)
+    torch.testing.assert_close(vocabulary_loss(x, head, labels).double(), loss, rtol=0.02, atol=0)
