@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 BYTES, SCALE = ".int8", ".scale"
-SMALL = 4096  # numbers below which rounding saves nothing worth having
+SMALL = 256  # numbers below which rounding saves nothing worth having
 
 
 def compact(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
