@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="heedful", description="The Transformer, whole and real.")
     top.add_argument("--version", action="version", version=f"heedful {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (add_train, add_evaluate, add_translate, add_look, add_info):
+    for add in ADD:
         add(commands)
     return top
 
@@ -34,7 +34,9 @@ def add_train(commands) -> None:
 
 def add_search(command: argparse.ArgumentParser) -> None:
     command.add_argument("--beam", type=int, default=5, metavar="N", help="hypotheses kept; 1 is greedy (5)")
-    command.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="score / length^A (1)")
+    command.add_argument(
+        "--length-penalty", type=float, default=1.0, metavar="A", help="score / length^A (1)"
+    )
     command.add_argument("--max-length", type=int, default=256, metavar="N", help="longest answer, in tokens")
 
 
@@ -97,6 +99,54 @@ def add_info(commands) -> None:
     info.add_argument("run", type=Path, nargs="?", metavar="RUN", help="(default: the shipped one)")
     info.add_argument("--json", action="store_true")
     info.set_defaults(act="info")
+
+
+def add_export(commands) -> None:
+    export = commands.add_parser(
+        "export",
+        help="a run for another program",
+        description="Write RUN into the new folder DST: for CTranslate2, for Hugging Face transformers (as "
+        "MarianMTModel, or PegasusForConditionalGeneration where the norm comes first), or as a run in int8.",
+    )
+    export.add_argument("run", type=Path, metavar="RUN")
+    export.add_argument("folder", type=Path, metavar="DST")
+    export.add_argument("--to", choices=("ctranslate2", "huggingface", "int8"), required=True)
+    types = ("float32", "bfloat16", "int8", "int8_float32")
+    export.add_argument("--quantization", choices=types, default="", help="of ctranslate2 (float32)")
+    export.set_defaults(act="export")
+
+
+def add_import(commands) -> None:
+    bring = commands.add_parser(
+        "import",
+        help="a run from a Hugging Face folder",
+        description="Make the new run RUN of the folder SRC: a Marian model (OPUS-MT), or what was exported.",
+    )
+    bring.add_argument("source", type=Path, metavar="SRC")
+    bring.add_argument("run", type=Path, metavar="RUN")
+    bring.set_defaults(act="bring")
+
+
+def add_bench(commands) -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="measure heedful against its peers",
+        description="Run bench/NAME.py of a source checkout with all that follows; or tell which there are.",
+    )
+    bench.add_argument("name", nargs="?", metavar="NAME")
+    bench.set_defaults(act="bench", takes_settings=True)
+
+
+ADD = (
+    add_train,
+    add_evaluate,
+    add_translate,
+    add_look,
+    add_info,
+    add_export,
+    add_import,
+    add_bench,
+)
 
 
 def main(words: list[str] | None = None) -> int:

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +11,13 @@ from pathlib import Path
 from heedful import config
 from heedful.data.readers import decode, find, read_lines
 from heedful.data.sources import read
-from heedful.errors import BadInput
+from heedful.errors import BadInput, nearest
 from heedful.generate import Search
 from heedful.look import check_suffix, draw, heat_map, pick, show
 from heedful.run import Run, shipped
 from heedful.translator import Translation, load
+
+DOC = '"""'
 
 
 def train(args: argparse.Namespace, settings: list[str]) -> int:
@@ -148,3 +152,34 @@ def info(args: argparse.Namespace, _) -> int:
     return 0
 
 
+def export(args: argparse.Namespace, _) -> int:
+    from heedful import convert
+
+    convert.export(Run(args.run), args.folder, args.to, args.quantization)
+    print(f"wrote {args.folder}", file=sys.stderr)
+    return 0
+
+
+def bring(args: argparse.Namespace, _) -> int:
+    from heedful import convert
+
+    convert.bring(args.source, args.run)
+    print(f"wrote {args.run}", file=sys.stderr)
+    return 0
+
+
+def bench(args: argparse.Namespace, settings: list[str]) -> int:
+    checkout = Path(__file__).parents[1]
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(checkout.glob("bench/*.py"))}
+    known = {name: text for name, text in texts.items() if "__main__" in text}
+    if not known:
+        raise BadInput("bench is not installed with heedful: it needs a source checkout")
+    if not args.name:
+        for name, text in known.items():
+            print(f"{name:12}{text.splitlines()[0].removeprefix(DOC)}")
+        return 0
+    if args.name not in known:
+        raise BadInput(f"no bench {args.name!r}{nearest(args.name, known)}; there are: {', '.join(known)}")
+    paths = os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    words = [sys.executable, "-m", f"bench.{args.name}", *settings]
+    return subprocess.call(words, env=os.environ | {"PYTHONPATH": paths})

@@ -58,10 +58,11 @@ class Run:
     def tokenizers(self, config: Config) -> tuple[Tokenizer, Tokenizer]:
         """The source's and the target's, which may be one and the same."""
         first, second = (self.folder / name for name in TOKENIZERS)
+        own = config.model.target_vocabulary
         source = load_tokenizer(first, config.model.vocabulary)
-        if not config.model.target_vocabulary:
+        if not own and not second.is_file():  # two tokenizers may also share one vocabulary
             return source, source
-        return source, load_tokenizer(second, config.model.target_vocabulary)
+        return source, load_tokenizer(second, own or config.model.vocabulary)
 
     def tokenizers_hash(self) -> str:
         """Of the files, so that weights and tokenizers of two runs cannot be mixed up."""

@@ -55,8 +55,9 @@ class Tokenizer:
         return self.inner.get_vocab_size()
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
-        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
-        return [[START, *encoding.ids, END] for encoding in encodings]
+        framed = self.inner.post_processor is not None  # the file says by itself what stands around the ids
+        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=framed)
+        return [encoding.ids if framed else [START, *encoding.ids, END] for encoding in encodings]
 
     def encode(self, text: str) -> list[int]:
         return self.encode_all([text])[0]

@@ -25,7 +25,7 @@ class TranslationConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.0
     norm: Literal["pre", "post"] = "pre"
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: Literal["relu", "gelu", "swish"] = "relu"
     position: Literal["sinusoid", "learned"] = "sinusoid"
     length: int = 256  # positions: the longest text, in tokens
     vocabulary: int = 0
