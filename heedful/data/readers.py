@@ -19,7 +19,7 @@ NARROW_SPACES = str.maketrans("\u202f\u00a0", "  ")
 BYTE_ORDER_MARK = "\ufeff"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One example: a source text and its target."""
 

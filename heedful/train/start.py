@@ -29,15 +29,12 @@ def train(config: Config, folder: Path) -> int:
     """A new run in an empty folder. Gives the exit status."""
     check_free(folder)
     check_complete(config)
-    records = records_of(config)
-    tokenizers = learn_tokenizers(records[0], config)
-    config = with_vocabularies(config, tokenizers)
     run = Run(folder)
-    trainer = trainer_of(run, config, tokenizers, records)
+    trainer, tokenizers = new_trainer(run, config)
     run.make()
     with locked(run):
         check_free(folder)
-        run.create(config, tokenizers, hashes_of(config))
+        run.create(trainer.config, tokenizers, hashes_of(config))
         return keep_going(trainer)
 
 
@@ -74,6 +71,13 @@ def check_complete(config: Config) -> None:
         raise BadInput("no data to judge by: set --data.dev, or --data.hold_out 0.05 to take it from train")
     if not (t.steps or t.epochs or t.budget):
         raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
+
+
+def new_trainer(run: Run, config: Config) -> tuple[Trainer, tuple[Tokenizer, Tokenizer]]:
+    """A trainer that has done nothing yet. The records are gone when this is done: only ids stay."""
+    records = records_of(config)
+    tokenizers = learn_tokenizers(records[0], config)
+    return trainer_of(run, with_vocabularies(config, tokenizers), tokenizers, records), tokenizers
 
 
 def trainer_of(run: Run, config: Config, tokenizers, records: tuple[list[Record], list[Record]]) -> Trainer:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from heedful.cli import main
 from heedful.config import Config, load_recipe
-from heedful.run import Run, with_vocabularies
+from heedful.run import Run
 from heedful.train import start
 from heedful.train.loop import Trainer
 
@@ -62,12 +62,9 @@ def training(folder: Path, run: Path, *words: str) -> tuple[object, ...]:
 def trainer(folder: Path, run: Path, *words: str) -> Trainer:
     """A trainer on the data in `folder` that has done nothing yet; `run` is a run already."""
     config = config_in(folder, *words)
-    records = start.records_of(config)
-    tokenizers = start.learn_tokenizers(records[0], config)
-    config = with_vocabularies(config, tokenizers)
-    made = Run(run)
-    made.create(config, tokenizers, start.hashes_of(config))
-    return start.trainer_of(made, config, tokenizers, records)
+    made, tokenizers = start.new_trainer(Run(run), config)
+    made.run.create(made.config, tokenizers, start.hashes_of(config))
+    return made
 
 
 def trained(folder: Path, run: Path, *words: str) -> Trainer:
