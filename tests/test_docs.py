@@ -144,10 +144,9 @@ def run_line(line: str, capture: pytest.CaptureFixture) -> tuple[int, str]:
 def heedful(line: str) -> int:
     words = shlex.split(line, comments=True)[1:]
     small = {"train": TINY if "--resume" not in words else "", "evaluate": SHORT}
+    words[2:2] = small.get(words[0], "").split()  # before the page's own, which win
     try:
-        return cli.main(
-            [*words[:2], *small.get(words[0], "").split(), *words[2:]]
-        )  # the page's own words win
+        return cli.main(words)
     except SystemExit as end:
         return int(end.code or 0)
 

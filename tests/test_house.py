@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -182,10 +183,19 @@ def test_no_path_of_a_machine_is_left():
     assert left == []
 
 
-def test_what_is_not_code_is_there_too():
-    """The wheel takes all files of the package: these are read at run time."""
-    for name in ("corpora/tatoeba.about.txt", "look/page.html", "recipes/tatoeba-enfr.toml"):
-        assert (HOUSE / name).is_file(), name
+def test_the_wheel_holds_all_of_the_package(tmp_path):
+    pytest.importorskip("hatchling")
+    build = f"import hatchling.build; hatchling.build.build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("heedful/")}
+    files = {str(path.relative_to(ROOT)) for path in tracked() if HOUSE in path.parents}
+    assert files - packed == set()
+    assert {
+        "heedful/corpora/tatoeba.about.txt",
+        "heedful/look/page.html",
+        "heedful/recipes/pairs.toml",
+    } <= files
 
 
 def test_help_does_not_wait_for_torch():
