@@ -16,10 +16,12 @@ from heedful.data.examples import Examples, Place, Stream
 from heedful.errors import BadInput
 from heedful.run import Run
 from heedful.train import checkpoint, optimizers
+from heedful.train.machine import return_memory
 from heedful.train.schedule import factor
 from heedful.train.weights import Weights
 
 MOST_BAD_STEPS = 5
+TIDY_EVERY = 20  # steps
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Trainer:
             seconds = p.seconds + time.perf_counter() - started
             tokens = p.tokens + report.tokens
             self.progress = replace(p, step=p.step + 1, place=place, seconds=seconds, tokens=tokens)
+            if self.progress.step % TIDY_EVERY == 0:
+                return_memory()
             yield report
 
     def step(self, batches: list[Batch]) -> Report:

@@ -1,7 +1,6 @@
 """Machine: what a process should ask of its memory and cores before it trains or decodes."""
 
 import ctypes
-import os
 import sys
 
 import torch
@@ -12,11 +11,14 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 GIGABYTE = 2**30
 
 
+def libc(name: str):
+    """A function of glibc; None where the C library is another."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+
+
 def keep_memory() -> bool:
     """Lets freed buffers be used again instead of returned; False where the C library is not glibc."""
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = libc("mallopt")
     if mallopt is None:
         return False
     mallopt(M_MMAP_THRESHOLD, GIGABYTE)
@@ -25,9 +27,18 @@ def keep_memory() -> bool:
     return True
 
 
+def return_memory() -> None:
+    """Gives back what is free now. Batches differ in shape, and without this, now and then, the holes
+    between their buffers add up to gigabytes over a long training."""
+    trim = libc("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
 def use_cores(threads: int) -> None:
-    """`threads`, or every core that this process may run on."""
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    """`threads`; for 0, as many as torch finds."""
+    if threads:
+        torch.set_num_threads(threads)
 
 
 def seed_all(seed: int) -> None:
