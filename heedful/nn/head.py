@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 2**21  # logits held at once: a few megabytes, so that they stay in the cache
+CHUNK = 2**22  # logits held at once, so that they stay in the larger caches
 RARE = 1e-30  # a label's probability below which its logarithm is taken another way
 
 
@@ -60,7 +60,7 @@ class VocabularyLoss(torch.autograd.Function):
             total += loss
             d_x_PND[:, part] = (d_logits @ weight_VD).view(passes, -1, d_x.shape[1])
             d_weight += d_logits.T @ x
-            d_bias += d_logits.sum(0, dtype=torch.float32)
+            d_bias += (d_logits.new_ones(1, len(x)) @ d_logits)[0]  # their sum, twice as fast
         if smoothing:
             share = smoothing / len(bias_V)
             sum_D, sum_x = weight_VD.sum(0, dtype=torch.float32), x_ND.sum(0, dtype=torch.float32)
@@ -89,21 +89,28 @@ class Scratch:
 
 def chunk_loss(x_ND, weight_VD, bias_V, labels_N, settings, scratch: Scratch):
     """Sum of logsumexp - sharp * logits[label], and its gradient for the logits."""
-    N, label_N1, (sharp, agreement) = len(x_ND), labels_N[:, None], settings
+    N, (sharp, agreement) = len(x_ND), settings
     logits_NV = torch.addmm(bias_V, x_ND, weight_VD.T, out=scratch.logits_NV[:N])
     p_NV = torch.softmax(logits_NV, -1, out=scratch.p_NV[:N])
-    own_N1, p_N1 = logits_NV.gather(1, label_N1).float(), p_NV.gather(1, label_N1).float()
+    # Flat places: a scatter along the last side would copy all of a bfloat16 tensor on a CPU, twice.
+    place_N = labels_N + torch.arange(N, device=labels_N.device) * logits_NV.shape[1]
+    own_N, p_N = logits_NV.view(-1)[place_N].float(), p_NV.view(-1)[place_N].float()
     # Where the label is all but sure, 1 - p would be rounding alone: it is summed from all the others.
-    others_N1 = p_NV.sum(-1, keepdim=True, dtype=torch.float32) - p_N1
-    lse_N1 = own_N1 - torch.where(p_N1 > 0.5, torch.log1p(-others_N1), p_N1.log())
-    rare = (p_N1 < RARE)[:, 0]
-    if rare.any():
-        lse_N1[rare] = logits_NV[rare].float().logsumexp(-1, keepdim=True)
-    loss = (lse_N1 - sharp * own_N1).sum()
-    more, d_NV = agree(logits_NV, lse_N1, p_NV, agreement / 2) if agreement else (0.0, 0.0)
-    d_label_N1 = torch.where(p_N1 > 0.5, 1 - sharp - others_N1, p_N1 - sharp)
-    p_NV.scatter_(1, label_N1, d_label_N1.to(p_NV.dtype))
-    return loss + more, p_NV.add_(d_NV) if agreement else p_NV
+    p_NV.view(-1)[place_N] = 0.0
+    others_N = p_NV.sum(-1).float()
+    lse_N = own_N - torch.where(p_N > 0.5, torch.log1p(-others_N), p_N.log())
+    rare_N = p_N < RARE
+    if rare_N.any():
+        lse_N[rare_N] = logits_NV[rare_N].float().logsumexp(-1)
+    loss = (lse_N - sharp * own_N).sum()
+    d_label_N = torch.where(p_N > 0.5, 1 - sharp - others_N, p_N - sharp)
+    if not agreement:
+        p_NV.view(-1)[place_N] = d_label_N.to(p_NV.dtype)
+        return loss, p_NV
+    p_NV.view(-1)[place_N] = p_N.to(p_NV.dtype)
+    more, d_NV = agree(logits_NV, lse_N[:, None], p_NV, agreement / 2)
+    p_NV.view(-1)[place_N] = d_label_N.to(p_NV.dtype)
+    return loss + more, p_NV.add_(d_NV)
 
 
 def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> tuple[Tensor, Tensor]:

@@ -94,6 +94,7 @@ def run_the_core(norm: str, position: type):
     pos = positions(target > 0)
     y, state = decoder(embed(target, pos), pos, None, memory)
     nn.vocabulary_loss(y.flatten(0, 1), head, target.flatten(), 0.1).backward()
+    nn.vocabulary_loss(y.detach().flatten(0, 1).repeat(2, 1), head, target.flatten(), 0.1, 0.5).backward()
     new = torch.full((B, 1), T)
     y, state = decoder(embed(target[:, :1], new), new, state, memory)
     head(y)
