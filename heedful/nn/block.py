@@ -29,7 +29,7 @@ class Residual(nn.Module):
         return self.norm(x_BTD) if self.first else x_BTD
 
     def leave(self, x_BTD: Tensor, y_BTD: Tensor) -> Tensor:
-        sum_BTD = x_BTD + self.dropout(y_BTD)
+        sum_BTD = self.dropout.add(x_BTD, y_BTD)
         return sum_BTD if self.first else self.norm(sum_BTD)
 
 

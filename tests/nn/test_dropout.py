@@ -45,6 +45,20 @@ def test_gradient_passes_where_the_value_did():
     assert x.grad.equal(y.detach())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_sum_is_that_with_the_dropped_and_has_its_gradients(dtype):
+    x, y = (torch.randn(30, 7, dtype=dtype, requires_grad=True) for _ in range(2))
+    module, results = Dropout(0.3), []
+    for way in (module.add, lambda x, y: x + module(y)):
+        torch.manual_seed(1)
+        out = way(x, y)
+        results.append((out, *torch.autograd.grad(out.float().square().sum(), (x, y))))
+    tolerance = {"rtol": 0.02, "atol": 0.02} if dtype == torch.bfloat16 else {}
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+    assert module.eval().add(x, y).equal(x + y)
+
+
 def test_nothing_is_dropped_when_not_training_or_at_rate_0():
     x = torch.randn(50)
     assert Dropout(0.5).eval()(x) is x and Dropout(0.0)(x) is x
