@@ -57,16 +57,21 @@ def pack(order: np.ndarray, lengths: np.ndarray, budget: int) -> list[np.ndarray
     `lengths` is (N, sides): source and target, or one of them; a batch takes rows x (the longest of
     each side). A row that is larger than the budget has a batch of its own.
     """
-    batches, start, longest = [], 0, np.zeros(lengths.shape[1], dtype=np.int64)
-    for i, row in enumerate(order):
-        longest_with = np.maximum(longest, lengths[row])
-        if i > start and longest_with.sum() * (i + 1 - start) > budget:
-            batches.append(order[start:i])
-            start, longest_with = i, lengths[row]
-        longest = longest_with
-    if start < len(order):
-        batches.append(order[start:])
+    batches, start = [], 0
+    while start < len(order):
+        longest = np.maximum.accumulate(lengths[order[start : start + budget]]).sum(1)
+        fits = int((longest * np.arange(1, len(longest) + 1) <= budget).sum())
+        end = start + (len(longest) if fits == len(longest) else round_count(max(fits, 1)))
+        batches.append(order[start:end])
+        start = end
     return batches
+
+
+def round_count(rows: int) -> int:
+    """The next lower of few counts, no more than an eighth away: a CPU's matrix products are compiled for
+    every new shape, which takes several times as long as to run them."""
+    step = 1 << max(0, rows.bit_length() - 4)
+    return rows // step * step
 
 
 def epoch_order(lengths: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:

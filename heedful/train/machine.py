@@ -1,6 +1,7 @@
 """Machine: what a process should ask of its memory and cores before it trains or decodes."""
 
 import ctypes
+import os
 import sys
 
 import torch
@@ -27,6 +28,12 @@ def keep_memory() -> bool:
     return True
 
 
+def keep_kernels() -> None:
+    """Keeps the matrix products compiled for some thousand shapes, of which a training meets most in every
+    epoch; oneDNN's own limit is 1,024. It looks when the first product is taken, so call this before."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+
+
 def return_memory() -> None:
     """Gives back what is free now. Batches differ in shape, and without this, now and then, the holes
     between their buffers add up to gigabytes over a long training."""
@@ -35,10 +42,15 @@ def return_memory() -> None:
         trim(0)
 
 
-def use_cores(threads: int) -> None:
-    """`threads`; for 0, as many as torch finds."""
-    if threads:
-        torch.set_num_threads(threads)
+def use_cores(threads: int, processes: int = 1) -> None:
+    """`threads`; for 0, as many as torch finds, or an equal share of the cores if others train here too."""
+    if threads or processes > 1:
+        torch.set_num_threads(threads or max(1, cores() // processes))
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def seed_all(seed: int) -> None:

@@ -10,49 +10,77 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from heedful import disk
-from heedful.config import Config
+from heedful.config import Config, to_toml
 from heedful.data.examples import Examples, encode
 from heedful.data.readers import Record
 from heedful.data.sources import hashes, read
 from heedful.data.split import hold_out, unseen
 from heedful.data.tokenizer import Tokenizer, learn
 from heedful.errors import BadInput, Damaged
-from heedful.run import Run, build, can_begin, with_vocabularies
+from heedful.run import Run, build, can_begin, weights_of, with_vocabularies
 from heedful.tasks.next_token import NextToken
 from heedful.train.checkpoint import checkpoints, folder_of
 from heedful.train.loop import Trainer
-from heedful.train.machine import keep_memory, seed_all, use_cores
+from heedful.train.machine import keep_kernels, keep_memory, seed_all, use_cores
 from heedful.train.report import Reporter
+from heedful.train.team import ALONE, Team
 
 
-def train(config: Config, folder: Path) -> int:
+def train(config: Config, folder: Path, team: Team = ALONE) -> int:
     """A new run in an empty folder. Gives the exit status."""
-    check_free(folder)
-    check_complete(config)
+    with team.joined():
+        if team.first(team.restarts and is_of(folder, config)):
+            return go_on(folder, team)
+        if team.leads:
+            check_free(folder)
+        check_complete(config)
+        run = Run(folder)
+        trainer, tokenizers = new_trainer(run, config, team)
+        if team.leads:
+            run.make()
+        with locked(run, team):
+            if team.leads:
+                check_free(folder)
+                run.create(trainer.config, tokenizers, hashes_of(config))
+            return keep_going(trainer)
+
+
+def is_of(folder: Path, config: Config) -> bool:
+    """Whether the folder has the run that this very recipe began: then a team that torchrun has started
+    again goes on with it."""
     run = Run(folder)
-    trainer, tokenizers = new_trainer(run, config)
-    run.make()
-    with locked(run):
-        check_free(folder)
-        run.create(trainer.config, tokenizers, hashes_of(config))
-        return keep_going(trainer)
+    if not run.config_file.is_file():
+        return False
+    saved = run.config()
+    of, own = saved.model.vocabulary, saved.model.target_vocabulary
+    model = dataclasses.replace(config.model, vocabulary=of, target_vocabulary=own)
+    return saved == dataclasses.replace(config, model=model)
 
 
-def resume(folder: Path) -> int:
+def resume(folder: Path, team: Team = ALONE) -> int:
     """Goes on from the newest readable checkpoint, or from the start if there was none yet."""
+    with team.joined():
+        return go_on(folder, team)
+
+
+def go_on(folder: Path, team: Team) -> int:
     run = Run(folder)
     config = run.config()
-    with locked(run):
-        for place in (run.folder, folder_of(run)):
-            disk.tidy(place)
+    with locked(run, team):
+        if team.leads:
+            for place in (run.folder, folder_of(run)):
+                disk.tidy(place)
         run.check_data(hashes_of(config))
-        trainer = trainer_of(run, config, run.tokenizers(config), records_of(config))
+        trainer = trainer_of(run, config, run.tokenizers(config), records_of(config), team)
         step = take_newest(trainer, run)
-        run.forget_after(step)
+        team.check_same(step, "checkpoints")
+        if team.leads:
+            run.forget_after(step)
         if is_over(trainer):
-            Reporter.note(f"{folder} is trained already: {step:,} steps; config.toml says when it ends")
+            team.note(f"{folder} is trained already: {step:,} steps; config.toml says when it ends")
             return 0
-        Reporter.note(f"resuming {folder} at step {step}")
+        again = f", after restart {team.restarts} of the processes" if team.restarts else ""
+        team.note(f"resuming {folder} at step {step}{again}")
         return keep_going(trainer)
 
 
@@ -73,19 +101,27 @@ def check_complete(config: Config) -> None:
         raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
 
 
-def new_trainer(run: Run, config: Config) -> tuple[Trainer, tuple[Tokenizer, Tokenizer]]:
+def new_trainer(
+    run: Run, config: Config, team: Team = ALONE
+) -> tuple[Trainer, tuple[Tokenizer, Tokenizer]]:
     """A trainer that has done nothing yet. The records are gone when this is done: only ids stay."""
     records = records_of(config)
     tokenizers = learn_tokenizers(records[0], config)
-    return trainer_of(run, with_vocabularies(config, tokenizers), tokenizers, records), tokenizers
+    config = with_vocabularies(config, tokenizers)
+    return trainer_of(run, config, tokenizers, records, team), tokenizers
 
 
-def trainer_of(run: Run, config: Config, tokenizers, records: tuple[list[Record], list[Record]]) -> Trainer:
-    prepare_machine(config)
-    data = examples_of(records, tokenizers, config)
-    return Trainer(
-        run, config, build(config), NextToken(config.train.smoothing, config.train.agreement), data
-    )
+def trainer_of(
+    run: Run, config: Config, tokenizers, records: tuple[list[Record], list[Record]], team: Team
+) -> Trainer:
+    prepare_machine(config, team)
+    data, model = examples_of(records, tokenizers, config, team), build(config)
+    if team.size > 1:
+        told = {"settings": disk.digest({}, to_toml(config)), "first weights": disk.digest(weights_of(model), "")}
+        told |= {"data": disk.digest({}, data[0].fingerprint() + data[1].fingerprint())}
+        for what, digest in told.items():
+            team.check_same(int(digest[:12], 16), what)
+    return Trainer(run, config, model, NextToken(config.train.smoothing, config.train.agreement), data, team)
 
 
 def take_newest(trainer: Trainer, run: Run) -> int:
@@ -96,15 +132,16 @@ def take_newest(trainer: Trainer, run: Run) -> int:
             trainer.resume(path)
             return trainer.progress.step
         except Damaged as error:
-            Reporter.note(f"{error}; trying the checkpoint before")
+            trainer.team.note(f"{error}; trying the checkpoint before")
     if known:
         raise BadInput(f"{run.folder} has no checkpoint that can be read")
     return 0
 
 
-def prepare_machine(config: Config) -> None:
+def prepare_machine(config: Config, team: Team) -> None:
     keep_memory()
-    use_cores(config.train.threads)
+    keep_kernels()
+    use_cores(config.train.threads, team.local)
     seed_all(config.train.seed)
 
 
@@ -133,13 +170,16 @@ def learn_tokenizers(records: list[Record], config: Config) -> tuple[Tokenizer, 
 
 
 def examples_of(
-    records: tuple[list[Record], list[Record]], tokenizers: tuple[Tokenizer, Tokenizer], config: Config
+    records: tuple[list[Record], list[Record]],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    config: Config,
+    team: Team,
 ) -> tuple[Examples, Examples]:
     parts = []
     for name, part in zip(("train", "dev"), records, strict=True):
         examples, left_out = encode(part, tokenizers, config.model.length)
         if left_out:
-            Reporter.note(f"{name}: left out {left_out:,} examples longer than {config.model.length} tokens")
+            team.note(f"{name}: left out {left_out:,} examples longer than {config.model.length} tokens")
         if not len(examples):
             raise BadInput(f"{name}: no example fits model.length {config.model.length}")
         parts.append(examples)
@@ -151,8 +191,11 @@ def examples_of(
 
 
 @contextmanager
-def locked(run: Run) -> Iterator[None]:
-    """Only one process trains in a folder; the system frees the lock of one that died."""
+def locked(run: Run, team: Team) -> Iterator[None]:
+    """Only one team trains in a folder; the system frees the lock of one that died."""
+    if not team.leads:
+        yield
+        return
     path = run.folder / ".lock"
     try:
         file = path.open("w")
@@ -169,10 +212,11 @@ def locked(run: Run) -> Iterator[None]:
 
 
 class Interrupt:
-    """Notes SIGINT and SIGTERM, so that the step can finish; a second one stops at once."""
+    """Notes SIGINT and SIGTERM, so that the step can finish; a second one stops at once, unless it is
+    `patient`: torchrun may repeat what it was sent, and ends by itself what does not stop."""
 
-    def __init__(self):
-        self.number = 0
+    def __init__(self, patient: bool = False):
+        self.number, self.patient = 0, patient
         self.before = {}
 
     def __enter__(self) -> "Interrupt":
@@ -186,23 +230,24 @@ class Interrupt:
 
     def note(self, number: int, _) -> None:
         self.number = number
-        for each in self.before:
+        for each in self.before if not self.patient else ():
             signal.signal(each, signal.SIG_DFL)
 
 
 def keep_going(trainer: Trainer) -> int:
     """Trains to the end, or to an interrupt: then saves and gives 128 + its number."""
-    with Interrupt() as interrupt, Reporter(trainer) as reporter:
+    team = trainer.team
+    with Interrupt(patient=team.size > 1) as interrupt, Reporter(trainer) as reporter:
         for report in trainer.fit():
             reporter.step(report)
             saved = round_off(trainer, reporter)
             if is_over(trainer):
                 break
-            if interrupt.number:
+            if number := team.most(interrupt.number):
                 if not saved:
                     trainer.save()
                 reporter.note(f"interrupted at step {trainer.progress.step}; saved: go on with --resume")
-                return 128 + interrupt.number
+                return 128 + number
         reporter.done()
     return 0
 
@@ -237,6 +282,5 @@ def evaluate(trainer: Trainer, reporter: Reporter) -> None:
     started = time.perf_counter()
     loss = trainer.evaluate()
     better = trainer.judge(loss)
-    seconds = trainer.progress.seconds + time.perf_counter() - started
-    trainer.progress = dataclasses.replace(trainer.progress, seconds=seconds)
+    trainer.progress = dataclasses.replace(trainer.progress, seconds=trainer.seconds_since(started))
     reporter.evaluated(loss, better)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.batch import PAD, collate, epoch_order, pack, pad
+from heedful.data.batch import PAD, collate, epoch_order, pack, pad, round_count
 
 LENGTHS = st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), min_size=1, max_size=60)
 
@@ -51,6 +51,23 @@ def test_another_seed_or_epoch_is_another_order(seed, epoch):
     lengths = np.random.default_rng(0).integers(2, 20, (200, 2))
     first = [rows.tolist() for rows in epoch_order(lengths, 200, 1, 0)]
     assert [rows.tolist() for rows in epoch_order(lengths, 200, seed, epoch)] != first
+
+
+def test_shapes_come_again():
+    """Each new one costs the time of several steps."""
+    random = np.random.default_rng(0)
+    source = random.integers(6, 30, 20_000)
+    lengths = np.stack([source, source + random.integers(-2, 6, 20_000)], axis=1)
+    epochs = [epoch_order(lengths, 4096, 1, epoch) for epoch in range(3)]
+    shapes = [{(len(rows), lengths[rows, 0].max()) for rows in batches} for batches in epochs]
+    new = len(shapes[2] - shapes[1] - shapes[0])
+    assert len(shapes[0]) < 0.6 * len(epochs[0]) and new < 0.1 * len(epochs[2])
+
+
+@pytest.mark.parametrize("rows, rounded", [(1, 1), (15, 15), (16, 16), (17, 16), (63, 60), (150, 144)])
+def test_counts_are_rounded_by_an_eighth_at_most(rows, rounded):
+    assert round_count(rows) == rounded
+    assert all(r - r / 8 < round_count(r) <= r for r in range(1, 5000))
 
 
 def test_little_of_a_batch_is_padding():
