@@ -18,6 +18,7 @@ from heedful.run import Run, load_model, shipped
 from heedful.train.machine import keep_memory
 
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
+GREEDY = Search()
 WINDOW = 2048  # texts held at once: memory stays constant however long the input is
 
 
@@ -41,14 +42,16 @@ class Translator:
         self.source, self.target = run.tokenizers(self.config)
         self.model = load_model(run, self.config)
 
-    def translate(self, texts: Sequence[str], search: Search = Search()) -> list[list[Translation]]:
+    def translate(self, texts: Sequence[str], search: Search = GREEDY) -> list[list[Translation]]:
         """For each text its n best, best first. A text too long for the model goes sentence by sentence."""
         parts = [self.split(text, i) for i, text in enumerate(texts)]
         flat = [ids for part in parts for ids in part]
         found = iter(generate(self.model, flat, self.bounded(search)))
         return [self.join(list(islice(found, len(part))), search) for part in parts]
 
-    def stream(self, texts: Iterable[str], search: Search, window: int = WINDOW) -> Iterator[list[Translation]]:
+    def stream(
+        self, texts: Iterable[str], search: Search, window: int = WINDOW
+    ) -> Iterator[list[Translation]]:
         """The same for any number of texts, in constant memory and in their order."""
         texts = iter(texts)
         while chunk := list(islice(texts, window)):

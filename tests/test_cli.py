@@ -127,9 +127,12 @@ def test_evaluates_and_keeps_what_it_found(say, run, tmp_path):
     assert status == 0 and told["sentences"] == 3
     assert {"bleu", "chrf", "ter", "bleu_signature"} <= told["one_reference"].keys()
     assert "all_references" in told and told["errors"]["exact_match"] >= 0
-    assert "difference" in json.loads(
-        say("evaluate", run, "--data", tmp_path / "test.tsv", "--json", "--against", RUN)[1]
-    )["against"]
+    assert (
+        "difference"
+        in json.loads(say("evaluate", run, "--data", tmp_path / "test.tsv", "--json", "--against", RUN)[1])[
+            "against"
+        ]
+    )
 
 
 def test_info_tells_what_the_run_is(say, run):

@@ -1,8 +1,8 @@
 """The likeliest ways on: which hypothesis, with which next token.
 
-On a CPU the logits of many hypotheses are more than its caches hold, and ranking 10,000 numbers to find
-ten is most of the work. So: a few rows at a time, one pass for their normaliser and one for the maximum
-of each block of tokens; the k best ways lie in the k blocks of highest maximum, and only these are ranked.
+On a CPU the logits of many hypotheses are more than its caches hold, and to rank 10,000 of them for the
+best ten costs more than to compute them. So: a few rows at a time, their normaliser and the maximum of
+each block of tokens. The k best ways lie in the k blocks of highest maximum; only these are ranked.
 """
 
 import math
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.generate.rules import Past, forbid, next_logprobs, penalise, refuse_nan
+from heedful.data.batch import CONTROL, END
+from heedful.generate.rules import Past, next_logprobs, refuse_nan
 from heedful.generate.settings import Search
 
 BLOCK = 64
 CHUNK = 2**18  # logits worked on at once by each thread
 WIDE = 1024  # the vocabulary from which blocks pay
+LOG2E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,11 @@ class Ways:
 
 def likeliest(logits_NV: Tensor, past: Past, total_BW: Tensor, k: int, search: Search) -> Ways:
     """The k likeliest ways on for each sentence, out of W x V."""
-    if logits_NV.device.type != "cpu" or logits_NV.shape[1] < max(WIDE, BLOCK * k):
+    wide = logits_NV.shape[1] >= max(WIDE, BLOCK * k)
+    looks_back = search.no_repeat or search.repetition_penalty != 1
+    if logits_NV.device.type != "cpu" or not wide or looks_back:
         return by_ranking_all(logits_NV, past, total_BW, k, search)
-    W, V = total_BW.shape[1], logits_NV.shape[1]
-    size = max(1, CHUNK * torch.get_num_threads() // (W * V))
-    scratch = torch.full((2, size * W, -(-V // BLOCK) * BLOCK), -torch.inf)
-    parts = []
-    for start in range(0, len(total_BW), size):
-        rows = slice(start * W, (start + size) * W)
-        total = total_BW[start : start + size]
-        parts.append(by_blocks(logits_NV[rows], past.rows(rows), total, k, search, scratch))
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Ways(*(torch.cat(column) for column in columns))
+    return by_blocks(logits_NV, past.length_N < search.min_length, total_BW, k)
 
 
 def by_ranking_all(logits_NV: Tensor, past: Past, total_BW: Tensor, k: int, search: Search) -> Ways:
@@ -58,33 +53,59 @@ def by_ranking_all(logits_NV: Tensor, past: Past, total_BW: Tensor, k: int, sear
     return Ways(at_BC // V, at_BC % V, logprob_BC.gather(1, at_BC), total_BC)
 
 
-def by_blocks(logits_NV, past: Past, total_BW, k: int, search: Search, scratch) -> Ways:
-    """The same, from the blocks in which the best must be. Columns that fill the last block are -inf."""
-    (B, W), (N, V) = total_BW.shape, logits_NV.shape
-    value_NC, power_NC = scratch[0, :N], scratch[1, :N]
-    value_NV = value_NC[:, :V].copy_(logits_NV)
-    if search.repetition_penalty != 1:
-        penalise(value_NV, past.ids_NT, search.repetition_penalty)
-    norm_BW = normaliser(value_NC, power_NC).view(B, W)
-    forbid(value_NV, past, search)
-    blocks_BMG = value_NC.view(B, -1, BLOCK)  # M = W x the blocks of one row
-    M = blocks_BMG.shape[1] // W
-    shift_BW = total_BW - norm_BW
-    high_BM = blocks_BMG.amax(2) + shift_BW.repeat_interleave(M, dim=1)
-    block_Bk = high_BM.topk(k, sorted=False).indices
-    value_BC = blocks_BMG[torch.arange(B)[:, None], block_Bk].flatten(1)
-    shift_BC = shift_BW.gather(1, block_Bk // M).repeat_interleave(BLOCK, dim=1)
-    at_Bk = (value_BC + shift_BC).topk(k).indices
-    block_Bk = block_Bk.gather(1, at_Bk // BLOCK)
-    parent_Bk = block_Bk // M
-    logprob_Bk = value_BC.gather(1, at_Bk) - norm_BW.gather(1, parent_Bk)
+def by_blocks(logits_NV: Tensor, early_N: Tensor, total_BW: Tensor, k: int) -> Ways:
+    """The same, if nothing is forbidden but control tokens, and <end> where it is too `early` for it."""
+    B, W = total_BW.shape
+    norm_N, high_NM = survey(logits_NV)
+    token_G = torch.arange(BLOCK)
+    high_NM[:, 0] = without_control(logits_NV[:, :BLOCK], token_G, early_N[:, None]).amax(1)
+    shift_BW = total_BW - norm_N.view(B, W)
+    M = high_NM.shape[1]
+    block_Bk = (high_NM.view(B, W, M) + shift_BW[:, :, None]).flatten(1).topk(k, sorted=False).indices
+    row_Bk, block_Bk = block_Bk // M + torch.arange(B)[:, None] * W, block_Bk % M
+    value_BkG, token_BkG = unfolded(logits_NV, row_Bk, block_Bk)
+    value_BkG = without_control(value_BkG, token_BkG, early_N[row_Bk][:, :, None])
+    at_Bk = (value_BkG + shift_BW.view(-1)[row_Bk][:, :, None]).flatten(1).topk(k).indices
+    row_Bk = row_Bk.gather(1, at_Bk // BLOCK)
+    logprob_Bk = value_BkG.flatten(1).gather(1, at_Bk) - norm_N[row_Bk]
     refuse_nan(logprob_Bk)
-    token_Bk = block_Bk % M * BLOCK + at_Bk % BLOCK
-    return Ways(parent_Bk, token_Bk, logprob_Bk, total_BW.gather(1, parent_Bk) + logprob_Bk)
+    total_Bk = total_BW.view(-1)[row_Bk] + logprob_Bk
+    return Ways(row_Bk % W, token_BkG.flatten(1).gather(1, at_Bk), logprob_Bk, total_Bk)
 
 
-def normaliser(value_NC: Tensor, power_NC: Tensor) -> Tensor:
-    """log sum exp of each row. As powers of two: several times faster than those of e."""
-    top_N1 = value_NC.amax(1, keepdim=True)
-    torch.add(top_N1 * -math.log2(math.e), value_NC, alpha=math.log2(math.e), out=power_NC)
-    return torch.exp2(power_NC, out=power_NC).sum(1).log() + top_N1[:, 0]
+def survey(logits_NV: Tensor) -> tuple[Tensor, Tensor]:
+    """log sum exp of each row, and the maximum of each of its blocks."""
+    N, V = logits_NV.shape
+    whole, left = divmod(V, BLOCK)
+    norm_N, high_NM = torch.empty(N), torch.empty(N, whole + bool(left))
+    size = max(1, CHUNK * torch.get_num_threads() // V)
+    scratch_NV = torch.empty(2, min(size, N), V)
+    for start in range(0, N, size):
+        logits, norm, high = (x[start : start + size] for x in (logits_NV, norm_N, high_NM))
+        value, power = scratch_NV[:, : len(logits)]
+        value = logits if logits.dtype == torch.float32 else value.copy_(logits)
+        high[:, :whole] = value[:, : V - left].unflatten(1, (whole, BLOCK)).amax(2)
+        if left:
+            high[:, whole] = value[:, V - left :].amax(1)
+        norm.copy_(log_sum_exp(value, high.amax(1), power))
+    return norm_N, high_NM
+
+
+def log_sum_exp(value_NV: Tensor, top_N: Tensor, power_NV: Tensor) -> Tensor:
+    """In powers of two, which come several times faster than those of e."""
+    torch.add(top_N[:, None] * -LOG2E, value_NV, alpha=LOG2E, out=power_NV)
+    return torch.exp2(power_NV, out=power_NV).sum(1).log() + top_N
+
+
+def unfolded(logits_NV: Tensor, row_Bk: Tensor, block_Bk: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits of these blocks, and their tokens. A last block that is not full shows again some
+    tokens of the one before, at -inf."""
+    first_Bk = (block_Bk * BLOCK).clamp(max=logits_NV.shape[1] - BLOCK)
+    value_BkG = logits_NV.unfold(1, BLOCK, 1)[row_Bk, first_Bk].float()
+    token_BkG = first_Bk[:, :, None] + torch.arange(BLOCK)
+    return value_BkG.masked_fill(token_BkG < block_Bk[:, :, None] * BLOCK, -torch.inf), token_BkG
+
+
+def without_control(value: Tensor, token: Tensor, early: Tensor) -> Tensor:
+    """-inf for control tokens; not for <end>, unless it is too early."""
+    return value.float().masked_fill((token < len(CONTROL)) & ((token != END) | early), -torch.inf)

@@ -20,7 +20,8 @@ def statistics(outputs: Sequence[str], references: list[list[str]]) -> np.ndarra
 
 def score_of(total: np.ndarray) -> float:
     counts, totals = total[:4].tolist(), total[4:8].tolist()
-    return sacrebleu.BLEU.compute_bleu(counts, totals, int(total[8]), int(total[9]), smooth_method="exp").score
+    lengths = int(total[8]), int(total[9])
+    return sacrebleu.BLEU.compute_bleu(counts, totals, *lengths, smooth_method="exp").score
 
 
 def resampled(rows: np.ndarray, seed: int = 1) -> np.ndarray:

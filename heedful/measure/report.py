@@ -17,7 +17,9 @@ def outputs_of(translator: Translator, sources: list[str], search: Search) -> li
     return [found[0].text for found in translator.stream(sources, search)]
 
 
-def evaluate(translator: Translator, records: list[Record], search: Search, moses: str | None) -> dict[str, Any]:
+def evaluate(
+    translator: Translator, records: list[Record], search: Search, moses: str | None
+) -> dict[str, Any]:
     """All scores: against the first reference of each source, and against all where there are more."""
     sources, references = by_source(records)
     started = time.perf_counter()
@@ -70,5 +72,6 @@ def table(result: dict[str, Any], most: int) -> str:
     if "moses_bleu" in result:
         lines.append(f"{'one reference':15} {'lowercased Moses BLEU':20} {result['moses_bleu']}")
     for row in result["worst"][:most]:
-        lines += ["", f"error {row['error']}", *(f"  {k:10} {row[k]}" for k in ("source", "output", "reference"))]
+        texts = (f"  {key:10} {row[key]}" for key in ("source", "output", "reference"))
+        lines += ["", f"error {row['error']}", *texts]
     return "\n".join(lines)

@@ -41,7 +41,7 @@ def test_corpus_scores_are_sacrebleus():
 
 def test_resampled_statistics_add_up_to_the_corpus_score():
     random.seed(1)
-    words = "a b c d e f".split()
+    words = ["a", "b", "c", "d", "e", "f"]
     outputs = [" ".join(random.choices(words, k=9)) for _ in range(40)]
     references = [[" ".join(random.choices(words, k=9))] for _ in outputs]
     rows = bootstrap.statistics(outputs, references)
