@@ -50,7 +50,7 @@ class VocabularyLoss(torch.autograd.Function):
         total = torch.zeros((), device=x_ND.device)
         passes = 2 if agreement else 1
         rows = max(1, CHUNK // (passes * len(bias_V)))
-        scratch = Scratch(x_ND[: passes * rows], len(bias_V))
+        scratch = Scratch(x_ND[: passes * rows], len(bias_V), both=bool(agreement))
         d_x_PND = d_x.view(passes, -1, d_x.shape[1])
         for start in range(0, len(labels_N), rows):
             part = slice(start, start + rows)
@@ -81,36 +81,39 @@ class VocabularyLoss(torch.autograd.Function):
 
 
 class Scratch:
-    """Room for one chunk's logits and probabilities, used again for every chunk."""
+    """Room for one chunk's logits, used again for every chunk. Probabilities take their place, unless both
+    are needed: half the room is half the way to memory."""
 
-    def __init__(self, x_ND: Tensor, V: int):
-        self.logits_NV, self.p_NV = x_ND.new_empty(2, len(x_ND), V)
+    def __init__(self, x_ND: Tensor, V: int, both: bool):
+        self.logits_NV = x_ND.new_empty(len(x_ND), V)
+        self.p_NV = torch.empty_like(self.logits_NV) if both else self.logits_NV
 
 
 def chunk_loss(x_ND, weight_VD, bias_V, labels_N, settings, scratch: Scratch):
     """Sum of logsumexp - sharp * logits[label], and its gradient for the logits."""
     N, (sharp, agreement) = len(x_ND), settings
     logits_NV = torch.addmm(bias_V, x_ND, weight_VD.T, out=scratch.logits_NV[:N])
-    p_NV = torch.softmax(logits_NV, -1, out=scratch.p_NV[:N])
     # Flat places: a scatter along the last side would copy all of a bfloat16 tensor on a CPU, twice.
     place_N = labels_N + torch.arange(N, device=labels_N.device) * logits_NV.shape[1]
-    own_N, p_N = logits_NV.view(-1)[place_N].float(), p_NV.view(-1)[place_N].float()
+    own_N = logits_NV.view(-1)[place_N].float()
+    p_NV = torch.softmax(logits_NV, -1, out=scratch.p_NV[:N])
+    flat = p_NV.view(-1)
+    p_N = flat[place_N].float()
     # Where the label is all but sure, 1 - p would be rounding alone: it is summed from all the others.
-    p_NV.view(-1)[place_N] = 0.0
+    flat[place_N] = 0.0
     others_N = p_NV.sum(-1).float()
     lse_N = own_N - torch.where(p_N > 0.5, torch.log1p(-others_N), p_N.log())
     rare_N = p_N < RARE
     if rare_N.any():
-        lse_N[rare_N] = logits_NV[rare_N].float().logsumexp(-1)
+        lse_N[rare_N] = nn.functional.linear(x_ND[rare_N], weight_VD, bias_V).float().logsumexp(-1)
     loss = (lse_N - sharp * own_N).sum()
-    d_label_N = torch.where(p_N > 0.5, 1 - sharp - others_N, p_N - sharp)
-    if not agreement:
-        p_NV.view(-1)[place_N] = d_label_N.to(p_NV.dtype)
-        return loss, p_NV
-    p_NV.view(-1)[place_N] = p_N.to(p_NV.dtype)
-    more, d_NV = agree(logits_NV, lse_N[:, None], p_NV, agreement / 2)
-    p_NV.view(-1)[place_N] = d_label_N.to(p_NV.dtype)
-    return loss + more, p_NV.add_(d_NV)
+    d_NV = None
+    if agreement:
+        flat[place_N] = p_N.to(p_NV.dtype)
+        more, d_NV = agree(logits_NV, lse_N[:, None], p_NV, agreement / 2)
+        loss = loss + more
+    flat[place_N] = torch.where(p_N > 0.5, 1 - sharp - others_N, p_N - sharp).to(p_NV.dtype)
+    return loss, p_NV if d_NV is None else p_NV.add_(d_NV)
 
 
 def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> tuple[Tensor, Tensor]:
