@@ -2,23 +2,25 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from heedful import disk
 from heedful.config import Config, TrainConfig, seconds_in
-from heedful.data.batch import Batch
-from heedful.data.examples import Examples, Place, Stream
+from heedful.data.examples import Examples, Place, Size, Stream
 from heedful.errors import BadInput
 from heedful.run import Run
 from heedful.train import checkpoint, optimizers
+from heedful.train.engine import engine, silence, whole, wholes
 from heedful.train.machine import return_memory
 from heedful.train.schedule import factor
-from heedful.train.weights import Weights
+from heedful.train.team import ALONE, Share, Team
 
 MOST_BAD_STEPS = 5
 TIDY_EVERY = 20  # steps
@@ -56,12 +58,19 @@ class Trainer:
     """Holds the model, its weights and optimizers, the data and the progress of one run."""
 
     def __init__(
-        self, run: Run, config: Config, model: nn.Module, task: Any, data: tuple[Examples, Examples]
+        self,
+        run: Run,
+        config: Config,
+        model: nn.Module,
+        task: Any,
+        data: tuple[Examples, Examples],
+        team: Team = ALONE,
     ):
-        self.run, self.config, self.model, self.task = run, config, model, task
+        self.run, self.config, self.task, self.team = run, config, task, team
         self.train, self.dev = data
         c = config.train
-        self.weights = Weights(model, c.precision, c.average)
+        self.model = model.to(team.device)
+        self.engine, self.weights = engine(self.model, c, team.size)
         self.optimizers = optimizers.make(self.weights.masters, c)
         self.stream = Stream(self.train, c.batch_tokens, c.seed)
         self.progress = Progress()
@@ -79,40 +88,57 @@ class Trainer:
         self.model.train()
         while self.done() < 1:
             started = time.perf_counter()
-            batches, place = self.stream.take(self.progress.place, self.config.train.accumulate)
+            batches, place = self.stream.rows(self.progress.place, self.config.train.accumulate)
             report = self.step(batches)
             p = self.progress
-            seconds = p.seconds + time.perf_counter() - started
+            seconds = self.seconds_since(started)
             tokens = p.tokens + report.tokens
             self.progress = replace(p, step=p.step + 1, place=place, seconds=seconds, tokens=tokens)
             if self.progress.step % TIDY_EVERY == 0:
                 return_memory()
             yield report
 
-    def step(self, batches: list[Batch]) -> Report:
-        """One step of the optimizer over a logical batch of several micro-batches."""
+    def seconds_since(self, started: float) -> float:
+        """The time that the training has taken, by the clock of the first process."""
+        return self.team.first(self.progress.seconds + time.perf_counter() - started)
+
+    def step(self, batches: list[np.ndarray]) -> Report:
+        """One step of the optimizer over a logical batch of several micro-batches, given as rows."""
         c, step = self.config.train, self.progress.step
-        labels = sum(batch.tokens for batch in batches)
-        loss = torch.zeros(())
-        for part, batch in enumerate(batches):
-            seed_step(c.seed, step, part)
-            share = self.task.loss(self.model, batch) / labels
-            share.backward()
-            self.weights.gather()
-            loss += share.detach()
+        size = sum((self.train.size(rows) for rows in batches), Size())
+        loss = torch.zeros((), device=self.team.device)
+        shares = self.team.deal(batches)
+        for number, share in enumerate(shares, 1):
+            seed_step(c.seed, step, share.part)
+            loss += self.learn(share, size.labels, number == len(shares))
+        loss = self.team.total(loss)
         rate = factor(c.schedule, step + 1, c.warmup, self.done())
         norm = self.move(rate) if loss.isfinite() else loss
         self.check(loss, norm)
         for master in self.weights.masters.values():
             master.grad = None
-        tokens = sum(batch.source_BS.numel() + batch.target_BT.numel() for batch in batches)
-        return Report(float(loss), float(norm), tokens, labels, rate)
+        return Report(float(loss), float(norm), size.tokens, size.labels, rate)
+
+    def learn(self, share: Share, labels: int, last: bool) -> Tensor:
+        """A pass there and back; the last one of a step brings in what the other processes have learnt."""
+        with nullcontext() if last else silence(self.engine):
+            loss = self.loss_of(self.task, self.train, share) / labels
+            loss.backward()
+        if last and self.team.size > 1:
+            self.weights.let_go()
+        else:
+            self.weights.gather()
+        return loss.detach()
+
+    def loss_of(self, task: Any, examples: Examples, share: Share) -> Tensor:
+        loss = self.engine(task, examples.batch(share.rows).to(self.team.device))
+        return loss if share.weight == 1 else loss * share.weight
 
     def move(self, rate: float) -> Tensor:
         """Clips and steps, unless the gradient is not finite. Gives the gradient's norm."""
         masters = list(self.weights.masters.values())
         clip = self.config.train.clip
-        norm = torch.nn.utils.clip_grad_norm_(masters, clip if clip else float("inf"))
+        norm = whole(torch.nn.utils.clip_grad_norm_(masters, clip if clip else float("inf")))
         if norm.isfinite():
             optimizers.set_rate(self.optimizers, rate)
             for optimizer in self.optimizers:
@@ -138,11 +164,10 @@ class Trainer:
         with self.weights.averaged():
             stream = Stream(self.dev, self.config.train.batch_tokens, 0)
             for rows in stream.batches_in(0):
-                batch = self.dev.batch(rows)
-                total += float(plain.loss(self.model, batch))
-                labels += batch.tokens
+                total += float(self.loss_of(plain, self.dev, self.team.cut(rows)))
+                labels += self.dev.size(rows).labels
         self.model.train()
-        return total / labels
+        return float(self.team.total(torch.tensor(total, dtype=torch.float64))) / labels
 
     def judge(self, loss: float) -> bool:
         """Notes a dev loss; True if it is the best yet, whose weights the run then keeps."""
@@ -151,13 +176,17 @@ class Trainer:
         self.progress = replace(self.progress, best=min(loss, self.progress.best), stale=stale)
         if better:
             facts = {"step": self.progress.step, "dev_loss": loss}
-            self.run.save_weights(self.config, self.weights.best, facts)
+            tensors = wholes(self.weights.best)
+            if self.team.leads:
+                self.run.save_weights(self.config, tensors, facts)
         return better
 
     def save(self) -> None:
         """A checkpoint from which `resume` goes on bit for bit."""
         facts = asdict(self.progress) | checkpoint.identity(self.config, self.train.fingerprint())
-        checkpoint.save(self.run, self.weights, self.optimizers, facts, self.config.train.keep)
+        tensors = checkpoint.tensors_of(self.weights, self.optimizers)
+        if self.team.leads:
+            checkpoint.save(self.run, tensors, facts, self.config.train.keep)
 
     def resume(self, path: Path) -> None:
         """Takes up all that `save` wrote; refuses what is not of this very training."""

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from heedful.config import TrainConfig
 from heedful.errors import BadInput, nearest
+from heedful.train.engine import cut_like
 
 BETAS = (0.9, 0.98)
 EPSILON = 1e-9
@@ -90,10 +91,11 @@ def check_memory(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Ten
 
 def recall(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
     for number, optimizer in enumerate(optimizers):
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             which, index, key = name.split(".", 2)
             if int(which) == number:
-                state.setdefault(int(index), {})[key] = tensor
+                state.setdefault(int(index), {})[key] = cut_like(tensor, weights[int(index)])
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
