@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from heedful.data.readers import Record
-from heedful.measure import bootstrap, cost
+from heedful.measure import bootstrap
 from heedful.measure.text import by_source, corpus_scores, edits, error_rates, streams
 
 OUTPUTS = ["the cat sat on the mat", "a dog", "no"]
@@ -51,12 +51,3 @@ def test_resampled_statistics_add_up_to_the_corpus_score():
     assert low < whole < high
     better = bootstrap.statistics([r[0] for r in references], references)
     assert bootstrap.paired(better, rows)["p"] == 0 and bootstrap.paired(rows, rows)["difference"] == 0
-
-
-def test_cost_counts_products_and_names_familiar_things():
-    import torch
-
-    left = torch.ones(8, 16)
-    assert cost.operations(lambda: left @ left.T) == 2 * 8 * 16 * 8
-    energy = cost.estimate(seconds=3600, threads=2)
-    assert energy.kwh == pytest.approx(0.016) and "estimate" in energy.text() and "flight" in energy.text()

@@ -14,7 +14,8 @@ from heedful.train.checkpoint import checkpoints
 from tests.processes import finish, start, status_of
 from tests.train.tiny import command, training
 
-TIMES = ("seconds", "tokens_per_second")  # what two equal trainings do not share
+# What two equal trainings do not share: time, energy, and how fast the machine was when they began.
+TIMES = ("seconds", "tokens_per_second", "joules", "machine")
 
 
 def end_of(folder):
@@ -55,6 +56,7 @@ def again(run, words):
 SETTINGS = {
     "adam": ("--train.optimizer", "adam"),
     "adamw": ("--train.optimizer", "adamw", "--train.weight_decay", "0.1", "--train.schedule", "cosine"),
+    "last": ("--train.average", "0", "--train.average_last", "3"),
     "muon": ("--train.optimizer", "muon", "--train.weight_decay", "0.1", "--train.schedule", "linear"),
 }
 
@@ -75,7 +77,7 @@ def uninterrupted(data, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(("optimizer", "event"), [("adam", 7), ("adamw", 31), ("muon", 58)])
+@pytest.mark.parametrize(("optimizer", "event"), [("adam", 7), ("adamw", 31), ("muon", 58), ("last", 77)])
 def test_killed_and_resumed_is_uninterrupted(data, tmp_path, uninterrupted, optimizer, event):
     run = tmp_path / "the-run"
     words = training(data, run, *SETTINGS[optimizer])
@@ -92,6 +94,8 @@ def test_the_end_has_everything(uninterrupted):
     assert any(name.endswith("momentum_buffer") for name in end["names"])
     assert any(name.endswith("exp_avg") for name in end["names"])
     assert end["facts"]["step"] == 24 and end["facts"]["place"]["epoch"] >= 2
+    recent = {name.split(".")[1] for name in uninterrupted("last")[0]["names"] if name.startswith("recent")}
+    assert recent == {"0", "1", "2"}
     steps = [event["step"] for event in end["log"] if "loss" in event]
     assert steps == [1, 5, 10, 15, 20, 24] and steps == sorted(set(steps))
 
