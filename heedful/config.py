@@ -54,12 +54,17 @@ class TrainConfig:
     agreement: float = 0.0  # weight of the agreement between two passes under dropout (R-Drop)
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     average: float = 0.0  # decay of the moving average of the weights; 0 is none
+    average_last: int = 0  # or: the mean of the weights at the last so many evaluations; 0 is none
     save_every: int = 1000
     eval_every: int = 500
     patience: int = 0  # evaluations without a better dev loss before it stops; 0 is never
     keep: int = 2
     seed: int = 1
     threads: int = 0  # 0: as many as torch finds
+    parallel: Literal["ddp", "sharded"] = "ddp"  # how several processes train: see docs/machines.md
+    watts: float = 8.0  # assumed of a core, memory included, where no counter of energy can be read
+    grams_per_kwh: float = 480.0  # of CO2e: the world's mean in 2023 (Ember, Global Electricity Review)
+    track: Literal["", "tensorboard"] = ""  # what mirrors log.jsonl
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,8 @@ def check(config: Config) -> Config:
             if type(value) in (int, float):
                 check_number(f"{section}.{key}", value, LEAST.get(key, 0), MOST.get(key, math.inf))
     check_heads(config.model.dim, config.model.heads)
+    if config.train.average and config.train.average_last:
+        raise BadInput("train.average and train.average_last are two averages: choose one")
     seconds_in(config.train.budget)
     return config
 

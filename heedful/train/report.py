@@ -1,13 +1,15 @@
 """Report: what a person sees while a training goes on, and what log.jsonl keeps of it."""
 
 import math
-import sys
 import time
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from heedful.train import meter
 from heedful.train.loop import Report, Trainer
+from heedful.train.track import Tracker
 
 EVERY = 50  # steps between lines in the log
 PATIENCE = 15.0  # seconds between lines where there is no terminal
@@ -18,14 +20,27 @@ class Reporter:
 
     def __init__(self, trainer: Trainer):
         self.trainer = trainer
+        self.note, self.leads = trainer.team.note, trainer.team.leads
         self.console = Console(stderr=True)
         self.columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        self.live = Progress(*self.columns, console=self.console, disable=not self.console.is_terminal)
+        shown = self.console.is_terminal and self.leads
+        self.live = Progress(*self.columns, console=self.console, disable=not shown)
         self.loss, self.labels, self.skipped, self.dev = 0.0, 0, 0, math.nan
         self.rate, self.marked, self.skipped_ever = 0.0, (0.0, 0), 0
         self.said = 0.0
+        self.tracker = Tracker(trainer.config.train.track if self.leads else "", trainer)
+        self.meter = self.start_meter()
+
+    def start_meter(self) -> meter.Meter:
+        """Goes on from the joules that the log has; one process can read the counters of its machine only."""
+        team, step = self.trainer.team, self.trainer.progress.step
+        told = [event for event in self.trainer.run.events() if "loss" in event or "dev_loss" in event]
+        before = told[-1].get("joules") if step and told else 0.0
+        alone = team.size == team.local
+        return meter.Meter(meter.counters(team.device.type) if alone and self.leads else [], before)
 
     def __enter__(self) -> "Reporter":
+        self.tell_machine()
         self.live.start()
         self.bar = self.live.add_task("starting", total=1.0)
         p = self.trainer.progress
@@ -34,10 +49,31 @@ class Reporter:
 
     def __exit__(self, *_) -> None:
         self.live.stop()
+        self.tracker.close()
 
-    @staticmethod
-    def note(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+    def log(self, event: dict[str, Any]) -> None:
+        if self.leads:
+            self.trainer.run.log(event)
+            self.tracker.add(event)
+
+    def tell_machine(self) -> None:
+        """Once, and again where a resume finds itself on another machine."""
+        trainer, team = self.trainer, self.trainer.team
+        told = [event for event in trainer.run.events() if "machine" in event]
+        here = meter.machine(trainer.config, team.device.type, team.size)
+        if not self.leads or (told and told[-1]["machine"].items() >= here.items()):
+            return
+        rows = trainer.stream.batches_in(0)[0]
+        flops = meter.flops_per_token(trainer.config, trainer.task, trainer.train, rows)
+        p = trainer.progress
+        event = {"step": p.step, "seconds": round(p.seconds, 2), "machine": meter.with_speed(here)}
+        self.log(event | {"flops_per_token": flops})
+
+    def cost(self) -> dict[str, float]:
+        """The seconds until now, and the joules where they can be measured."""
+        joules = self.meter.joules()
+        seconds = {"seconds": round(self.trainer.progress.seconds, 2)}
+        return seconds if joules is None else seconds | {"joules": joules}
 
     def step(self, report: Report) -> None:
         if math.isfinite(report.loss) and math.isfinite(report.norm):
@@ -63,10 +99,11 @@ class Reporter:
         self.marked = (p.seconds, p.tokens)
         loss = round(self.loss / self.labels, 5) if self.labels else None
         norm = round(report.norm, 4) if math.isfinite(report.norm) else None
-        self.trainer.run.log(
+        self.log(
             {"step": p.step, "epoch": p.place.epoch, "loss": loss, "norm": norm}
             | {"lr": self.trainer.config.train.lr * report.factor, "tokens": p.tokens}
-            | {"seconds": round(p.seconds, 2), "tokens_per_second": round(self.rate)}
+            | self.cost()
+            | {"tokens_per_second": round(self.rate)}
             | ({"skipped": self.skipped} if self.skipped else {})
         )
         self.loss, self.labels, self.skipped = 0.0, 0, 0
@@ -86,7 +123,7 @@ class Reporter:
     def evaluated(self, loss: float, better: bool) -> None:
         self.dev = loss
         p = self.trainer.progress
-        self.trainer.run.log({"step": p.step, "dev_loss": round(loss, 5), "best": better})
+        self.log({"step": p.step, "dev_loss": round(loss, 5), "best": better} | self.cost())
         if self.live.disable:
             self.note(f"step {p.step:,}: dev loss {loss:.4f}{' (best)' if better else ''}")
 

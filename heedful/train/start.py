@@ -19,6 +19,7 @@ from heedful.data.tokenizer import Tokenizer, learn
 from heedful.errors import BadInput, Damaged
 from heedful.run import Run, build, can_begin, weights_of, with_vocabularies
 from heedful.tasks.next_token import NextToken
+from heedful.train import track
 from heedful.train.checkpoint import checkpoints, folder_of
 from heedful.train.loop import Trainer
 from heedful.train.machine import keep_kernels, keep_memory, seed_all, use_cores
@@ -29,7 +30,7 @@ from heedful.train.team import ALONE, Team
 def train(config: Config, folder: Path, team: Team = ALONE) -> int:
     """A new run in an empty folder. Gives the exit status."""
     with team.joined():
-        if team.first(team.restarts and is_of(folder, config)):
+        if team.most(team.restarts) and team.first(is_of(folder, config)):
             return go_on(folder, team)
         if team.leads:
             check_free(folder)
@@ -79,7 +80,7 @@ def go_on(folder: Path, team: Team) -> int:
         if is_over(trainer):
             team.note(f"{folder} is trained already: {step:,} steps; config.toml says when it ends")
             return 0
-        again = f", after restart {team.restarts} of the processes" if team.restarts else ""
+        again = ", for the processes were started again" if team.most(team.restarts) else ""
         team.note(f"resuming {folder} at step {step}{again}")
         return keep_going(trainer)
 
@@ -99,6 +100,7 @@ def check_complete(config: Config) -> None:
         raise BadInput("no data to judge by: set --data.dev, or --data.hold_out 0.05 to take it from train")
     if not (t.steps or t.epochs or t.budget):
         raise BadInput("nothing says when to stop: set --train.steps, --train.epochs or --train.budget")
+    track.check(t.track)
 
 
 def new_trainer(
@@ -280,6 +282,7 @@ def round_off(trainer: Trainer, reporter: Reporter) -> bool:
 
 def evaluate(trainer: Trainer, reporter: Reporter) -> None:
     started = time.perf_counter()
+    trainer.weights.look_back()
     loss = trainer.evaluate()
     better = trainer.judge(loss)
     trainer.progress = dataclasses.replace(trainer.progress, seconds=trainer.seconds_since(started))

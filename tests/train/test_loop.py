@@ -119,7 +119,7 @@ def test_a_budget_ends_it_and_the_schedule_is_stretched_to_it(data, tmp_path, mo
 def test_a_short_budget_is_one_step_evaluated_and_saved(data, tmp_path):
     made = trained(data, tmp_path / "run", "--train.steps", "0", "--train.budget", "0.0001s")
     assert made.progress.step == 1 and len(checkpoints(made.run)) == 1
-    assert [event["step"] for event in made.run.events()] == [1, 1]
+    assert [event["step"] for event in made.run.events() if "machine" not in event] == [1, 1]
 
 
 def test_patience_ends_it_and_the_best_is_kept(data, tmp_path, monkeypatch):
