@@ -33,11 +33,24 @@ def add_train(commands) -> None:
 
 
 def add_search(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--beam", type=int, default=5, metavar="N", help="hypotheses kept; 1 is greedy (5)")
-    command.add_argument(
-        "--length-penalty", type=float, default=1.0, metavar="A", help="score / length^A (1)"
-    )
-    command.add_argument("--max-length", type=int, default=256, metavar="N", help="longest answer, in tokens")
+    add = command.add_argument
+    add("--beam", type=int, metavar="N", help="hypotheses kept; 1 is greedy (5; to sample, 1)")
+    add("--length-penalty", type=float, default=1.0, metavar="A", help="score / length^A (1)")
+    add("--max-length", type=int, default=256, metavar="N", help="longest answer, in tokens (256)")
+    add("--min-length", type=int, default=0, metavar="N", help="shortest answer, in tokens (0)")
+    add("--no-repeat", type=int, default=0, metavar="N", help="no N tokens in a row twice (0: they may)")
+    add("--repetition-penalty", type=float, default=1.0, metavar="R", help="above 1: less of the same (1)")
+    choices = ("float32", "bfloat16")
+    add("--precision", choices=choices, default="float32", help="bfloat16: faster, rounded (float32)")
+
+
+def add_sampling(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--temperature", type=float, default=0.0, metavar="T", help="above 0: draw tokens by chance")
+    add("--top-k", type=int, default=0, metavar="K", help="of the K likeliest")
+    add("--top-p", type=float, default=1.0, metavar="P", help="of the fewest that together have P")
+    add("--min-p", type=float, default=0.0, metavar="P", help="of those at least P times the best's")
+    add("--seed", type=int, default=0, metavar="N", help="the same seed, the same answer (0)")
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
@@ -70,10 +83,17 @@ def add_translate(commands) -> None:
     translate.add_argument("text", nargs="?", metavar="TEXT", help="- or nothing: standard input")
     translate.add_argument("--file", type=Path, help="translate the lines of a file (may be .xz or .gz)")
     translate.add_argument("--nbest", type=int, default=1, metavar="N", help="the N best of the beam")
+    translate.add_argument("--prefix", metavar="TEXT", help="how every translation begins")
+    translate.add_argument("--target", metavar="TEXT", help="score this translation of TEXT instead")
+    translate.add_argument("--targets", type=Path, metavar="FILE", help="score these, line by line, instead")
+    translate.add_argument("--stream", action="store_true", help="write TEXT's translation as it comes")
+    out = "append to FILE what it has not yet; after an interruption it goes on there"
+    translate.add_argument("--continue", type=Path, metavar="FILE", dest="out", help=out)
     translate.add_argument("--json", action="store_true", help="one JSON object per line")
     translate.add_argument("--attention", action="store_true", help="with --json: also who looked at whom")
     add_model(translate)
     add_search(translate)
+    add_sampling(translate)
     translate.set_defaults(act="translate")
 
 

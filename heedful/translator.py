@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from heedful.config import Config
-from heedful.data.batch import collate
+from heedful.data.batch import END, START, UNK, collate
 from heedful.data.readers import clean
 from heedful.errors import BadInput
-from heedful.generate import Hypothesis, Search, generate, score
+from heedful.generate import Hypothesis, Search, generate, in_precision, score, stream
 from heedful.look import View, views, watch
 from heedful.run import Run, load_model, shipped
 from heedful.train.machine import keep_memory
@@ -35,31 +36,88 @@ class Translation:
 class Translator:
     """A model with its tokenizers. Made by `heedful.load`."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, precision: str = "float32"):
         keep_memory()
         self.run = run
         self.config: Config = run.config()
         self.source, self.target = run.tokenizers(self.config)
-        self.model = load_model(run, self.config)
+        self.model: Any = in_precision(load_model(run, self.config), precision)
 
-    def translate(self, texts: Sequence[str], search: Search = GREEDY) -> list[list[Translation]]:
+    def translate(
+        self, texts: Sequence[str], search: Search = GREEDY, prefix: str = ""
+    ) -> list[list[Translation]]:
         """For each text its n best, best first. A text too long for the model goes sentence by sentence."""
-        parts = [self.split(text, i) for i, text in enumerate(texts)]
-        flat = [ids for part in parts for ids in part]
-        found = iter(generate(self.model, flat, self.bounded(search)))
-        return [self.join(list(islice(found, len(part))), search) for part in parts]
+        return list(self.stream(texts, search, window=max(1, len(texts)), prefix=prefix))
 
     def stream(
-        self, texts: Iterable[str], search: Search, window: int = WINDOW
+        self,
+        texts: Iterable[str],
+        search: Search,
+        window: int = WINDOW,
+        prefix: str = "",
+        first: int = 0,
     ) -> Iterator[list[Translation]]:
-        """The same for any number of texts, in constant memory and in their order."""
-        texts = iter(texts)
-        while chunk := list(islice(texts, window)):
-            yield from self.translate(chunk, search)
+        """The same for any number of texts, in constant memory and in their order.
+
+        `first` is the number of the first text, from which its seed depends. What is wrong with a text
+        is told once all before it are translated: nothing is lost.
+        """
+        begun = self.beginning(prefix) if prefix else []
+        numbered, bad = enumerate(texts, first), None
+        while bad is None:
+            parts: list[list[list[int]]] = []
+            try:
+                parts.extend(self.split(text, number) for number, text in islice(numbered, window))
+            except BadInput as error:
+                bad = error
+            if not parts:
+                break
+            yield from self.found(parts, search, begun, first)
+            first += len(parts)
+        if bad is not None:
+            raise bad
+
+    def found(
+        self, parts: list[list[list[int]]], search: Search, begun: list[int], first: int
+    ) -> list[list[Translation]]:
+        """The translations of texts that are split into sentences; `begun` is how each text begins."""
+        flat = [ids for part in parts for ids in part]
+        prefixes = [[] if i else begun for part in parts for i in range(len(part))]
+        seeds = [
+            search.seed + number + i * 2**32
+            for number, part in enumerate(parts, first)
+            for i in range(len(part))
+        ]
+        found = iter(generate(self.model, flat, self.bounded(search), prefixes=prefixes, seeds=seeds))
+        return [self.join(list(islice(found, len(part))), search) for part in parts]
+
+    def write(self, text: str, search: Search = GREEDY, prefix: str = "") -> Iterator[str]:
+        """The translation of one sentence, piece by piece, as it comes."""
+        parts = self.split(text)
+        if len(parts) != 1:
+            raise BadInput("there is nothing to write piece by piece: give one sentence")
+        ids = self.beginning(prefix) if prefix else []
+        said, whole = "", ""
+        for token in stream(self.model, parts[0], self.bounded(search), prefix=list(ids)):
+            ids.append(token.id)
+            whole = self.target.decode(ids)
+            if not whole.endswith("\ufffd"):  # else a part of a character
+                yield whole[len(said) :]
+                said = whole
+        yield whole[len(said) :]
 
     def bounded(self, search: Search) -> Search:
         longest = self.config.model.length - 1
-        return search if search.max_length <= longest else Search(**{**vars(search), "max_length": longest})
+        return search if search.max_length <= longest else replace(search, max_length=longest)
+
+    def beginning(self, prefix: str) -> list[int]:
+        """The ids with which a translation should begin."""
+        if not clean(prefix):
+            raise BadInput("the prefix is empty")
+        ids = bare(self.target.encode(clean(prefix)))
+        if UNK in ids:
+            raise BadInput(f"prefix {prefix!r}: has what the model's vocabulary has not")
+        return ids
 
     def split(self, text: str, number: int = 0) -> list[list[int]]:
         """The ids of a text: one list, or one per sentence if it is longer than the model reads."""
@@ -71,7 +129,7 @@ class Translator:
         parts = [self.source.encode(sentence) for sentence in SENTENCE_END.split(text) if sentence]
         for part in parts:
             if len(part) > longest:
-                raise BadInput(f"text {number + 1}: a sentence of {len(part):,} tokens; at most {longest}")
+                raise BadInput(f"text {number + 1:,}: a sentence of {len(part):,} tokens; at most {longest}")
         return parts
 
     def join(self, parts: list[list[Hypothesis]], search: Search) -> list[Translation]:
@@ -89,10 +147,23 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0) -> list[float]:
         """How likely the model finds given translations."""
-        sources = [self.source.encode(clean(source)) for source, _ in pairs]
-        targets = [self.target.encode(clean(target))[1:-1] for _, target in pairs]
+        return [one.score for one in self.judge(pairs, length_penalty)]
+
+    def judge(
+        self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0, first: int = 0
+    ) -> list[Translation]:
+        """Given translations, as if a search had found them: their scores, and those of their tokens."""
+        longest = self.config.model.length
+        sources, targets = [], []
+        for number, (source, target) in enumerate(pairs, first + 1):
+            sources.append(self.source.encode(clean(source)))
+            targets.append(bare(self.target.encode(clean(target))))
+            size = max(len(sources[-1]), len(targets[-1]) + 1)
+            if size > longest:
+                raise BadInput(f"pair {number:,}: a text of {size:,} tokens; at most {longest}")
         found = score(self.model, sources, targets, length_penalty=length_penalty)
-        return [hypothesis.score for hypothesis in found]
+        settings = Search(length_penalty=length_penalty)
+        return [self.one([hypothesis], settings) for hypothesis in found]
 
     def look(self, text: str, translation: str = "") -> list[View]:
         """Who looks at whom while the text is translated, or given a translation, read."""
@@ -107,6 +178,11 @@ class Translator:
         return views(weights, self.source.pieces(parts[0]), read=pieces[:-1], written=pieces[1:])
 
 
-def load(run: str | Path | None = None) -> Translator:
+def bare(ids: list[int]) -> list[int]:
+    """Without <start> and <end>, whichever of them the tokenizer gives."""
+    return [i for i in ids if i not in (START, END)]
+
+
+def load(run: str | Path | None = None, precision: str = "float32") -> Translator:
     """A trained run by its folder; without one, the English to French translator that comes along."""
-    return Translator(Run(Path(run)) if run else shipped())
+    return Translator(Run(Path(run)) if run else shipped(), precision)

@@ -32,6 +32,7 @@ ORDER = (
     {"measure", "card"},
     {"convert"},
     {"serve"},
+    {"bulk"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},

@@ -1,6 +1,7 @@
 """Tokenizer: text -> ids -> the same text. Three kinds: bpe, words, characters."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import tokenizers
@@ -93,7 +94,7 @@ def unmarked(token: str) -> str:
 
 def readable(token: str) -> str:
     """A token of a byte-level vocabulary as text."""
-    alphabet = {c: b for b, c in enumerate(byte_alphabet())}
+    alphabet = byte_values()
     if any(c not in alphabet for c in token):
         return token
     raw = bytes(alphabet[c] for c in token)
@@ -101,6 +102,12 @@ def readable(token: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return "".join(f"<{b:02X}>" for b in raw)
+
+
+@cache
+def byte_values() -> dict[str, int]:
+    """The byte that each character of a byte-level vocabulary stands for."""
+    return {c: b for b, c in enumerate(byte_alphabet())}
 
 
 def byte_alphabet() -> list[str]:

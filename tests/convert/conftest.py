@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -9,3 +11,9 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch):
+    """What happens when the power fails is tested elsewhere (tests/test_disk.py)."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
