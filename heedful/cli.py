@@ -26,9 +26,11 @@ def add_train(commands) -> None:
         "--model.layers 6 --train.steps 300 --data.folder DIR",
     )
     train.add_argument("recipe", nargs="?", metavar="RECIPE")
-    train.add_argument("--run", type=Path, metavar="DIR", help="folder for the run (default: runs/RECIPE)")
+    names = ("--run", "--run-folder")  # torchrun takes the first for one of its own, shortened
+    train.add_argument(*names, type=Path, metavar="DIR", help="folder for the run (default: runs/RECIPE)")
     train.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was cut off")
     train.add_argument("--budget", metavar="TIME", help="train for this long: 90s, 10m, 2h")
+    train.add_argument("--track", choices=("tensorboard",), help="mirror log.jsonl in the run's tensorboard/")
     train.set_defaults(act="train", takes_settings=True)
 
 
@@ -118,6 +120,7 @@ def add_info(commands) -> None:
     info = commands.add_parser("info", help="what a run is, how it was trained, what it scored, what it cost")
     info.add_argument("run", type=Path, nargs="?", metavar="RUN", help="(default: the shipped one)")
     info.add_argument("--json", action="store_true")
+    info.add_argument("--plot", action="store_true", help="draw the losses into the run: curve.svg")
     info.set_defaults(act="info")
 
 
@@ -180,7 +183,8 @@ def main(words: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BadInput as error:
-        print(f"heedful: {error}", file=sys.stderr)
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # of many processes on a machine, one tells
+            print(f"heedful: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

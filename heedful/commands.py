@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from heedful import bulk, config
@@ -12,6 +13,7 @@ from heedful.data.sources import read
 from heedful.errors import BadInput, nearest
 from heedful.look import check_suffix, draw, heat_map, pick, show
 from heedful.run import Run, shipped
+from heedful.train.team import Team
 from heedful.translator import load
 
 DOC = '"""'
@@ -20,14 +22,40 @@ DOC = '"""'
 def train(args: argparse.Namespace, settings: list[str]) -> int:
     from heedful.train import start
 
+    team = team_of(os.environ)
     if args.resume:
-        return start.resume(args.resume)
+        return told(args.resume, team, start.resume(args.resume, team))
     if not args.recipe:
         raise BadInput(f"which recipe? shipped: {', '.join(config.shipped())}")
     if args.budget:
         settings = [*settings, "--train.budget", args.budget]
+    if args.track:
+        settings = [*settings, "--train.track", args.track]
     chosen = config.load_recipe(args.recipe, settings)
-    return start.train(chosen, args.run or Path("runs") / Path(args.recipe).stem)
+    folder = args.run or Path("runs") / Path(args.recipe).stem
+    return told(folder, team, start.train(chosen, folder, team))
+
+
+def told(folder: Path, team: Team, status: int) -> int:
+    """The status, once the run has its card."""
+    from heedful import card
+
+    if team.leads and status == 0:
+        card.write(Run(folder))
+    return status
+
+
+def team_of(environment: Mapping[str, str]) -> Team:
+    """The process's place among those that torchrun has started, which says it so."""
+    if "WORLD_SIZE" not in environment:
+        return Team()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+    given = {name: environment.get(name, "0") for name in names}
+    for name, value in given.items():
+        if not value.isdecimal():
+            raise BadInput(f"{name}={value}: torchrun sets it to a number")
+    rank, size, here, local, restarts = map(int, given.values())
+    return Team(rank, max(size, 1), here, max(local, 1), restarts)
 
 
 def translate(args: argparse.Namespace, _) -> int:
@@ -68,6 +96,8 @@ def info(args: argparse.Namespace, _) -> int:
     from heedful import card
 
     run = Run(args.run) if args.run else shipped()
+    if args.plot:
+        print(f"wrote {card.plot(run)}", file=sys.stderr)
     print(json.dumps(card.facts(run), indent=2) if args.json else card.text(run))
     return 0
 

@@ -17,6 +17,21 @@ AT_ONCE = 10_000  # records: as lists, ids take ten times the memory
 
 
 @dataclass(frozen=True)
+class Size:
+    """Of batches: tokens of source and target, padding included, and labels to be predicted."""
+
+    tokens: int = 0
+    labels: int = 0
+
+    def __add__(self, other: "Size") -> "Size":
+        return Size(self.tokens + other.tokens, self.labels + other.labels)
+
+
+def size_of(batch: Batch) -> Size:
+    return Size(batch.source_BS.numel() + batch.target_BT.numel(), batch.tokens)
+
+
+@dataclass(frozen=True)
 class Examples:
     """Every source and target one after another in `ids`; `lengths` is (N, 2)."""
 
@@ -37,6 +52,11 @@ class Examples:
 
     def batch(self, rows: np.ndarray) -> Batch:
         return collate([self.pair(row) for row in rows])
+
+    def size(self, rows: np.ndarray) -> "Size":
+        """That of their batch, which need not be made for it."""
+        lengths = self.lengths[rows]
+        return Size(int(lengths.max(0).sum()) * len(rows), int(lengths[:, 1].sum()) - len(rows))
 
     @cached_property
     def hash(self) -> str:
@@ -97,12 +117,12 @@ class Stream:
         if place.epoch < 0 or place.batch not in range(len(self.batches_in(place.epoch))):
             raise BadInput(f"{path}: stands at epoch {place.epoch}, batch {place.batch}, where no data is")
 
-    def take(self, place: Place, count: int) -> tuple[list[Batch], Place]:
-        """The next `count` batches and the place after them."""
+    def take(self, place: Place, count: int) -> tuple[list[np.ndarray], Place]:
+        """The rows of the next `count` batches, and the place after them."""
         taken = []
         for _ in range(count):
             order = self.batches_in(place.epoch)
-            taken.append(self.examples.batch(order[place.batch]))
+            taken.append(order[place.batch])
             last = place.batch + 1 == len(order)
             place = Place(place.epoch + 1, 0) if last else Place(place.epoch, place.batch + 1)
         return taken, place

@@ -5,6 +5,7 @@ still goes on. Or FSDP2 (`fully_shard`): weights, gradients and the optimizer's 
 parts as there are processes, and a matrix is put together only while it is needed.
 """
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -84,6 +85,8 @@ def shard(judged: Judged, dtype: torch.dtype) -> None:
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # takes a second
 
+    # The warning: nothing here changes in place what a linear map has given.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     units = [module for module in judged.modules() if isinstance(module, nn.Linear)]
     for unit in [*units, judged]:

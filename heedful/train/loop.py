@@ -88,7 +88,7 @@ class Trainer:
         self.model.train()
         while self.done() < 1:
             started = time.perf_counter()
-            batches, place = self.stream.rows(self.progress.place, self.config.train.accumulate)
+            batches, place = self.stream.take(self.progress.place, self.config.train.accumulate)
             report = self.step(batches)
             p = self.progress
             seconds = self.seconds_since(started)

@@ -1,13 +1,10 @@
 """Start: from a recipe, or from a run that was cut off, to a trained run."""
 
 import dataclasses
-import fcntl
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from torch import nn
 
 from heedful import disk
 from heedful.config import Config, to_toml
@@ -21,6 +18,7 @@ from heedful.run import Run, build, can_begin, weights_of, with_vocabularies
 from heedful.tasks.next_token import NextToken
 from heedful.train import track
 from heedful.train.checkpoint import checkpoints, folder_of
+from heedful.train.conduct import Interrupt, locked
 from heedful.train.loop import Trainer
 from heedful.train.machine import keep_kernels, keep_memory, seed_all, use_cores
 from heedful.train.report import Reporter
@@ -103,9 +101,7 @@ def check_complete(config: Config) -> None:
     track.check(t.track)
 
 
-def new_trainer(
-    run: Run, config: Config, team: Team = ALONE
-) -> tuple[Trainer, tuple[Tokenizer, Tokenizer]]:
+def new_trainer(run: Run, config: Config, team: Team = ALONE) -> tuple[Trainer, tuple[Tokenizer, Tokenizer]]:
     """A trainer that has done nothing yet. The records are gone when this is done: only ids stay."""
     records = records_of(config)
     tokenizers = learn_tokenizers(records[0], config)
@@ -119,11 +115,16 @@ def trainer_of(
     prepare_machine(config, team)
     data, model = examples_of(records, tokenizers, config, team), build(config)
     if team.size > 1:
-        told = {"settings": disk.digest({}, to_toml(config)), "first weights": disk.digest(weights_of(model), "")}
-        told |= {"data": disk.digest({}, data[0].fingerprint() + data[1].fingerprint())}
-        for what, digest in told.items():
-            team.check_same(int(digest[:12], 16), what)
+        check_alike(team, config, model, data)
     return Trainer(run, config, model, NextToken(config.train.smoothing, config.train.agreement), data, team)
+
+
+def check_alike(team: Team, config: Config, model: nn.Module, data: tuple[Examples, Examples]) -> None:
+    fingerprints = "".join(part.fingerprint() for part in data)
+    told = {"settings": disk.digest({}, to_toml(config)), "data": disk.digest({}, fingerprints)}
+    told["first weights"] = disk.digest(weights_of(model), "")
+    for what, digest in told.items():
+        team.check_same(int(digest[:12], 16), what)
 
 
 def take_newest(trainer: Trainer, run: Run) -> int:
@@ -190,50 +191,6 @@ def examples_of(
         needs = f"the longest example needs {longest}"
         raise BadInput(f"train.batch_tokens {config.train.batch_tokens}: too small; {needs}")
     return parts[0], parts[1]
-
-
-@contextmanager
-def locked(run: Run, team: Team) -> Iterator[None]:
-    """Only one team trains in a folder; the system frees the lock of one that died."""
-    if not team.leads:
-        yield
-        return
-    path = run.folder / ".lock"
-    try:
-        file = path.open("w")
-    except OSError as error:
-        raise disk.unwritable(path, error) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(f"{run.folder} is being trained by another process") from error
-        except OSError as error:
-            raise BadInput(f"{path}: cannot be locked: {error.strerror}") from error
-        yield
-
-
-class Interrupt:
-    """Notes SIGINT and SIGTERM, so that the step can finish; a second one stops at once, unless it is
-    `patient`: torchrun may repeat what it was sent, and ends by itself what does not stop."""
-
-    def __init__(self, patient: bool = False):
-        self.number, self.patient = 0, patient
-        self.before = {}
-
-    def __enter__(self) -> "Interrupt":
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self.before = {n: signal.signal(n, self.note) for n in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    def note(self, number: int, _) -> None:
-        self.number = number
-        for each in self.before if not self.patient else ():
-            signal.signal(each, signal.SIG_DFL)
 
 
 def keep_going(trainer: Trainer) -> int:

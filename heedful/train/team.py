@@ -1,4 +1,4 @@
-"""Team: the processes that train one model together, as torchrun starts them, and what they tell each other."""
+"""Team: the processes that train one model together, and what they tell each other. torchrun starts them."""
 
 import re
 import sys
@@ -70,7 +70,11 @@ class Team:
             torch.cuda.set_device(self.device)
             backend = "cpu:gloo,cuda:nccl"
         try:
-            dist.init_process_group(backend, rank=self.rank, world_size=self.size)
+            store, _, _ = next(dist.rendezvous("env://", self.rank, self.size))
+            # What the processes of before a restart have left in torchrun's store must not be read. Of
+            # several machines each counts its own restarts: see docs/machines.md.
+            store = dist.PrefixStore(str(self.restarts if self.size == self.local else 0), store)
+            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
         except ValueError as error:  # what torchrun would have set is not there
             raise BadInput(f"process {self.rank} of {self.size}: cannot join the others: {error}") from error
 
@@ -101,7 +105,7 @@ class Team:
         return int(told)
 
     def first(self, number: float) -> float:
-        """The first process's: its clock and what it sees in the folder decide for all."""
+        """The first process's: its clock, and what it sees in the folder, decide for all."""
         if self.size == 1:
             return number
         told = torch.tensor(number, dtype=torch.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heedful.data import examples as module
-from heedful.data.examples import Examples, Place, Stream, encode, flatten
+from heedful.data.examples import Examples, Place, Stream, encode, flatten, size_of
 from heedful.data.readers import Record
 from heedful.data.tokenizer import learn
 
@@ -58,21 +58,23 @@ def test_taking_from_any_place_is_reading_through(examples):
     stream = Stream(examples, 120, seed=3)
     while place.epoch < 3:
         places.append(place)
-        (batch,), place = stream.take(place, 1)
-        through.append(batch)
+        (rows,), place = stream.take(place, 1)
+        through.append(rows)
     assert place == Place(3, 0)
     for start, first in enumerate(places):
         count = min(3, len(through) - start)
         batches, after = Stream(examples, 120, seed=3).take(first, count)
         for got, expected in zip(batches, through[start:], strict=False):
-            assert got.source_BS.equal(expected.source_BS) and got.target_BT.equal(expected.target_BT)
+            assert np.array_equal(got, expected)
         assert after == [*places, place][start + count]
 
 
 def test_an_epoch_through_the_stream_is_all_examples(examples):
     stream = Stream(examples, 120, seed=1)
-    batches, place = stream.take(Place(), len(stream.batches_in(0)))
+    taken, place = stream.take(Place(), len(stream.batches_in(0)))
     assert place == Place(1, 0)
+    batches = [examples.batch(rows) for rows in taken]
+    assert [examples.size(rows) for rows in taken] == [size_of(batch) for batch in batches]
     rows = sum(len(batch.source_BS) for batch in batches)
     tokens = sum(int((batch.target_BT != 0).sum()) for batch in batches)
     assert rows == 100 and tokens == int(np.sum(examples.lengths[:, 1]))
