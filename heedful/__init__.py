@@ -1,7 +1,7 @@
 """heedful: the Transformer, whole and real.
 
-    import heedful
-    print(heedful.load().translate(["Where is the bathroom?"])[0][0].text)
+>>> import heedful
+>>> print(heedful.load().translate(["Where is the bathroom?"])[0][0].text)
 """
 
 __version__ = "0.1.0"

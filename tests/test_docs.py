@@ -53,6 +53,7 @@ TINY = """
 SHORT = "--max-length 8"  # what is trained so little does not know when to end
 SHIMS = {
     "heedful": f'exec "{sys.executable}" -m heedful "$@"',
+    "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
     "make": f'exec "{shutil.which("make")}" --dry-run -C "{ROOT}" "$@"',
 }
 
@@ -152,6 +153,8 @@ def heedful(line: str) -> int:
 
 
 def shell(line: str) -> int:
+    tiny = " ".join(TINY.split())
+    line = re.sub(r"-m heedful train (?!--resume)\S+", lambda found: f"{found[0]} {tiny}", line)
     words = ["bash", "-euo", "pipefail", "-c", line]
     return subprocess.run(words, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
 

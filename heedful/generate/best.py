@@ -5,7 +5,6 @@ best ten costs more than to compute them. So: a few rows at a time, their normal
 each block of tokens. The k best ways lie in the k blocks of highest maximum; only these are ranked.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +15,9 @@ from heedful.generate.rules import Past, next_logprobs, refuse_nan
 from heedful.generate.settings import Search
 
 BLOCK = 64
-CHUNK = 2**18  # logits worked on at once by each thread
+CHUNK = 2**17  # logits worked on at once by each thread
 WIDE = 1024  # the vocabulary from which blocks pay
-LOG2E = math.log2(math.e)
+SAFE = 60.0  # e to this, times a vocabulary, is far from overflow; and its inverse from nothing
 
 
 @dataclass(frozen=True)
@@ -79,22 +78,22 @@ def survey(logits_NV: Tensor) -> tuple[Tensor, Tensor]:
     whole, left = divmod(V, BLOCK)
     norm_N, high_NM = torch.empty(N), torch.empty(N, whole + bool(left))
     size = max(1, CHUNK * torch.get_num_threads() // V)
-    scratch_NV = torch.empty(2, min(size, N), V)
+    scratch_NV = torch.empty(min(size, N), V)
     for start in range(0, N, size):
         logits, norm, high = (x[start : start + size] for x in (logits_NV, norm_N, high_NM))
-        value, power = scratch_NV[:, : len(logits)]
-        value = logits if logits.dtype == torch.float32 else value.copy_(logits)
-        high[:, :whole] = value[:, : V - left].unflatten(1, (whole, BLOCK)).amax(2)
+        value_NV = scratch_NV[: len(logits)].copy_(logits)
+        high[:, :whole] = value_NV[:, : V - left].unflatten(1, (whole, BLOCK)).amax(2)
         if left:
-            high[:, whole] = value[:, V - left :].amax(1)
-        norm.copy_(log_sum_exp(value, high.amax(1), power))
+            high[:, whole] = value_NV[:, V - left :].amax(1)
+        norm.copy_(log_sum_exp_(value_NV, high.amax(1)))
     return norm_N, high_NM
 
 
-def log_sum_exp(value_NV: Tensor, top_N: Tensor, power_NV: Tensor) -> Tensor:
-    """In powers of two, which come several times faster than those of e."""
-    torch.add(top_N[:, None] * -LOG2E, value_NV, alpha=LOG2E, out=power_NV)
-    return torch.exp2(power_NV, out=power_NV).sum(1).log() + top_N
+def log_sum_exp_(value_NV: Tensor, top_N: Tensor) -> Tensor:
+    """Uses up the values. Their powers are taken as they are, unless float32 could not hold them."""
+    if bool((top_N.abs() < SAFE).all()):
+        return value_NV.exp_().sum(1).log_()
+    return value_NV.sub_(top_N[:, None]).exp_().sum(1).log_() + top_N
 
 
 def unfolded(logits_NV: Tensor, row_Bk: Tensor, block_Bk: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,10 @@ class Weights:
         if precision not in PRECISIONS:
             raise BadInput(f"train.precision {precision!r} is not one of {', '.join(PRECISIONS)}")
         self.separate = PRECISIONS[precision] != torch.float32
-        self.masters = {name: w.detach().clone() for name, w in weights_of(model).items()}
-        model.to(PRECISIONS[precision])
-        self.own = weights_of(model)
-        if not self.separate:
-            self.masters = self.own
+        self.masters = self.own = weights_of(model)
+        if self.separate:
+            self.masters = {name: w.detach().clone() for name, w in self.own.items()}
+            self.own = weights_of(model.to(PRECISIONS[precision]))
         self.decay = decay
         self.average = {name: w.detach().clone() for name, w in self.masters.items()} if decay else {}
         self.last = last
