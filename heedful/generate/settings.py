@@ -17,6 +17,8 @@ BOUNDS = {
     "min_p": (0, 1),
     "seed": (0, None),
     "no_repeat": (0, None),
+    "repetition_penalty": (0.01, 100),
+    "length_penalty": (-10, 10),  # beyond, powers of lengths are more than float32 holds
 }
 WHOLE = ("beam", "nbest", "max_length", "min_length", "top_k", "seed", "no_repeat")
 
@@ -52,10 +54,6 @@ class Search:
                 raise BadInput(f"{name} {value}: should be " + wording(low, high))
         if not self.top_p > 0:
             raise BadInput(f"top_p {self.top_p}: should be above 0; 1 keeps every token")
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise BadInput(f"repetition_penalty {self.repetition_penalty}: should be above 0; 1 is none")
-        if not abs(self.length_penalty) < float("inf"):
-            raise BadInput(f"length_penalty {self.length_penalty}: should be a number")
         self.check_pairs()
 
     def check_pairs(self) -> None:

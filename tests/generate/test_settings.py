@@ -31,8 +31,10 @@ BAD = [
     ({"min_p": 0.1}, "min_p 0.1: has no effect without a temperature"),
     ({"seed": -1}, "seed -1: should be 0 or more"),
     ({"no_repeat": -2}, "no_repeat -2: should be 0 or more"),
-    ({"repetition_penalty": 0.0}, "repetition_penalty 0.0: should be above 0; 1 is none"),
-    ({"length_penalty": float("nan")}, "length_penalty nan: should be a number"),
+    ({"repetition_penalty": 0.0}, "repetition_penalty 0.0: should be between 0.01 and 100"),
+    ({"repetition_penalty": 1e300}, "repetition_penalty 1e+300: should be between 0.01 and 100"),
+    ({"length_penalty": float("nan")}, "length_penalty nan: should be between -10 and 10"),
+    ({"length_penalty": 1e308}, "length_penalty 1e+308: should be between -10 and 10"),
 ]
 
 
