@@ -4,6 +4,11 @@
 >>> print(heedful.load().translate(["Where is the bathroom?"])[0][0].text)
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heedful.translator import load
+
 __version__ = "0.1.0"
 __all__ = ["load"]
 

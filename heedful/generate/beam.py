@@ -146,8 +146,9 @@ def filled(ways: Ways, number: int) -> Ways:
     missing = number - ways.total_BC.shape[1]
     if not missing:
         return ways
-    zeros = (pad(tensor, (0, missing)) for tensor in (ways.parent_BC, ways.token_BC, ways.logprob_BC))
-    return Ways(*zeros, pad(ways.total_BC, (0, missing), value=-torch.inf))
+    past = (ways.parent_BC, ways.token_BC, ways.logprob_BC)
+    parent_BC, token_BC, logprob_BC = (pad(tensor, (0, missing)) for tensor in past)
+    return Ways(parent_BC, token_BC, logprob_BC, pad(ways.total_BC, (0, missing), value=-torch.inf))
 
 
 def is_over(live: Live, worst_B: Tensor, search: Search) -> Tensor:

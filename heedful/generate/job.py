@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batch import CONTROL, END, PAD, START, pack, pad
+from heedful.data.batch import CONTROL, END, PAD, START, Row, pack, pad
 from heedful.errors import BadInput
 from heedful.generate.settings import Search
 
@@ -55,9 +56,10 @@ class Job:
 
 
 def stack(sources: Sequence[Source]) -> Tensor:
+    """All are tensors of one shape, or all are ids: the first of them tells."""
     if isinstance(sources[0], Tensor):
-        return torch.stack(sources)
-    return pad(sources)
+        return torch.stack(cast(list[Tensor], sources))
+    return pad(cast(Sequence[Row], sources))
 
 
 def wishes(sources: Sequence[Source], search: Search, prefixes, seeds) -> list[Wish]:

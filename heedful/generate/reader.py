@@ -32,7 +32,7 @@ class Reader:
 
     model: Generator
     memory: Any
-    state: Any | None = None
+    state: Any = None  # None: nothing has been read
     width: int = 1
 
     @property
@@ -97,7 +97,7 @@ class Start:
 @torch.inference_mode()
 def begin(model: Generator, job: Job) -> Start:
     """Reads in pieces, so that the logits of long prefixes are never there all at once."""
-    reader = Reader(model, model.encode(job.source))
+    reader, logits_BTV = Reader(model, model.encode(job.source)), None
     B, T = job.first_BT.shape
     logprob_BT = torch.zeros(B, T, device=job.first_BT.device)
     size = max(1, PIECE // B)
@@ -106,6 +106,7 @@ def begin(model: Generator, job: Job) -> Start:
         after_BT = job.first_BT[:, start + 1 : start + 1 + size]
         if after_BT.shape[1]:
             logprob_BT[:, start + 1 : start + 1 + size] = chosen_logprobs(logits_BTV, after_BT)
+    assert logits_BTV is not None  # <start> has been read at least
     certain_BT = (job.first_BT == PAD) | (job.first_BT == START)
     return Start(reader, logits_BTV[:, -1], logprob_BT.masked_fill(certain_BT, 0))
 

@@ -78,7 +78,7 @@ def walk(start: Start, job: Job, search: Search) -> Iterator[Step]:
     logits_NV = start.logits_BV.repeat_interleave(width, dim=0)
     number_NT = numbers(job.seeds, width, longest) if search.samples else None
     for t in range(longest):
-        number_N = number_NT[rows.row_N, t] if search.samples else None
+        number_N = None if number_NT is None else number_NT[rows.row_N, t]
         token_N, logprob_N = choose(logits_NV, Past(rows.ids_NT, rows.length_N), search, number_N)
         yield rows.step(token_N, logprob_N)
         rows = rows.write(token_N, logprob_N)

@@ -28,8 +28,8 @@ def evaluate(
     first = [group[:1] for group in references]
     result: dict[str, Any] = {"sentences": len(sources), "beam": search.beam, "seconds": round(seconds, 2)}
     result |= {"length_penalty": search.length_penalty}
-    result["one_reference"] = corpus_scores(outputs, first)
-    result["one_reference"]["bleu_95"] = bootstrap.interval(bootstrap.statistics(outputs, first))
+    sure = {"bleu_95": bootstrap.interval(bootstrap.statistics(outputs, first))}
+    result["one_reference"] = corpus_scores(outputs, first) | sure
     if any(len(group) > 1 for group in references):
         result["all_references"] = corpus_scores(outputs, references)
     if moses:

@@ -1,8 +1,10 @@
 """Scores of generated text against references, several of them where there are several."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import sacrebleu
+from sacrebleu.metrics.base import Metric
 
 from heedful.data.readers import Record
 from heedful.errors import BadInput
@@ -22,14 +24,18 @@ def streams(references: list[list[str]]) -> list[list[str | None]]:
     return [[group[i] if i < len(group) else None for group in references] for i in range(most)]
 
 
+def corpus_score(metric: Metric, outputs: Sequence[str], references: list[list[str]]) -> float:
+    refs = cast(list[list[str]], streams(references))  # None is welcome, though its annotations do not say so
+    return round(metric.corpus_score(outputs, refs).score, 2)
+
+
 def corpus_scores(outputs: Sequence[str], references: list[list[str]]) -> dict[str, float | str]:
     """Cased, detokenised sacreBLEU with its signature, chrF and TER, against the references given."""
     bleu, chrf, ter = sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()
-    refs = streams(references)
     return {
-        "bleu": round(bleu.corpus_score(outputs, refs).score, 2),
-        "chrf": round(chrf.corpus_score(outputs, refs).score, 2),
-        "ter": round(ter.corpus_score(outputs, refs).score, 2),
+        "bleu": corpus_score(bleu, outputs, references),
+        "chrf": corpus_score(chrf, outputs, references),
+        "ter": corpus_score(ter, outputs, references),
         "bleu_signature": str(bleu.get_signature()),
     }
 
@@ -42,12 +48,11 @@ def moses_bleu(outputs: Sequence[str], references: list[list[str]], language: st
         raise BadInput("--moses needs sacremoses: pip install heedful[moses]") from error
     moses = MosesTokenizer(lang=language)
 
-    def tokens(text: str | None) -> str | None:
-        return None if text is None else moses.tokenize(text.lower(), return_str=True, escape=False)
+    def tokens(texts: Sequence[str]) -> list[str]:
+        return [" ".join(moses.tokenize(text.lower(), escape=False)) for text in texts]
 
     bleu = sacrebleu.BLEU(tokenize="none", force=True)
-    refs = [[tokens(text) for text in stream] for stream in streams(references)]
-    return round(bleu.corpus_score([tokens(text) for text in outputs], refs).score, 2)
+    return corpus_score(bleu, tokens(outputs), [tokens(group) for group in references])
 
 
 def edits(left: Sequence[str], right: Sequence[str]) -> int:

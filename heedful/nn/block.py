@@ -1,6 +1,8 @@
 """Block: attention and feed-forward, each inside a residual with its norm. Stack: blocks, repeated."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +101,8 @@ class Stack(nn.Module):
     def __init__(self, shape: StackShape, mask: Mask, crosses: bool = False):
         super().__init__()
         self.mask = mask
-        self.blocks = nn.ModuleList(Block(shape, crosses) for _ in range(shape.layers))
+        blocks = nn.ModuleList(Block(shape, crosses) for _ in range(shape.layers))
+        self.blocks = cast(Iterable[Block], blocks)  # it only says that it holds modules
         self.norm = nn.LayerNorm(shape.dim) if shape.norm == "pre" else nn.Identity()
 
     def forward(
@@ -116,6 +119,7 @@ class Stack(nn.Module):
         self, x_NTD: Tensor, pos_NT: Tensor, past: State, memory: Memory | None
     ) -> tuple[Tensor, State]:
         """Hypotheses that share keys stand in one row, as tokens that do not see each other's past."""
+        assert past.branches
         rows, T = len(past.branches.pos_BS), x_NTD.shape[1]
         x_BTD, pos_BT = x_NTD.reshape(rows, -1, x_NTD.shape[2]), pos_NT.reshape(rows, -1)
         branches = past.branches.extend(pos_BT)
@@ -131,7 +135,7 @@ class Stack(nn.Module):
         layers = []
         for i, block in enumerate(self.blocks):
             x_BTD, own = block.look_within(x_BTD, keep_BTS, past.layers[i] if past else None)
-            if memory:
+            if memory and keep_memory is not None:
                 x_BTD = block.look_across(x_BTD, memory.layers[i], keep_memory)
             x_BTD = block.feed(x_BTD)
             layers.append(own)

@@ -141,12 +141,14 @@ class State:
 
     def follow(self, parent_BW: Tensor) -> "State":
         """After fan: hypothesis w of a row goes on from what was hypothesis parent[w] of that row."""
+        assert self.branches
         first_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None] * parent_BW.shape[1]
         pos_NS = self.pos_BS[(first_B1 + parent_BW).flatten()]
         return State(pos_NS, self.layers, self.branches.follow(parent_BW))
 
     def stay(self, rows: Tensor) -> "State":
         """After fan: only these rows, each with all its hypotheses."""
+        assert self.branches
         B, W, _ = self.branches.own_BWS.shape
         pos_NS = self.pos_BS.view(B, W, -1)[rows].flatten(0, 1)
         branches = Branches(self.branches.pos_BS[rows], self.branches.own_BWS[rows])
