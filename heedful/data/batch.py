@@ -59,7 +59,7 @@ def pack(order: np.ndarray, lengths: np.ndarray, budget: int) -> list[np.ndarray
     """
     batches, start = [], 0
     while start < len(order):
-        longest = np.maximum.accumulate(lengths[order[start : start + budget]]).sum(1)
+        longest = np.maximum.accumulate(lengths[order[start : start + max(budget, 1)]]).sum(1)
         fits = int((longest * np.arange(1, len(longest) + 1) <= budget).sum())
         end = start + (len(longest) if fits == len(longest) else round_count(max(fits, 1)))
         batches.append(order[start:end])
