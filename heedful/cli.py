@@ -1,20 +1,31 @@
 """The command: what can be said. Torch is imported only once there is work to do (see commands.py)."""
 
 import argparse
+import io
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from heedful import __version__
-from heedful.errors import BadInput
+from heedful.errors import BadInput, nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the words of a command."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message}; see {self.prog} --help")
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="heedful", description="The Transformer, whole and real.")
+    top = Parser(prog="heedful", description="The Transformer, whole and real.")
     top.add_argument("--version", action="version", version=f"heedful {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in ADD:
         add(commands)
+    for command in commands.choices.values():
+        command.set_defaults(options=[o for action in command._actions for o in action.option_strings])
     return top
 
 
@@ -173,24 +184,51 @@ ADD = (
 
 
 def main(words: list[str] | None = None) -> int:
-    args, settings = parser().parse_known_args(words)
+    open_streams()
     try:
-        if settings and not getattr(args, "takes_settings", False):
-            raise BadInput(f"unexpected argument {settings[0]!r}; see heedful {args.command} --help")
-        from heedful import commands
-
-        status = getattr(commands, args.act)(args, settings)
+        status = act(*parser().parse_known_args(words))
         sys.stdout.flush()
         return status
     except BadInput as error:
-        if os.environ.get("LOCAL_RANK", "0") == "0":  # of many processes on a machine, one tells
-            print(f"heedful: {error}", file=sys.stderr)
-        return 2
+        return refused(str(error))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()
         return 141
+    except OSError as error:  # a full disk, most likely
+        silence()
+        return refused(f"{error.filename or 'standard output'}: {error.strerror or error}")
+
+
+def act(args: argparse.Namespace, settings: list[str]) -> int:
+    if settings and not getattr(args, "takes_settings", False):
+        near = nearest(settings[0], args.options) if settings[0].startswith("-") else ""
+        raise BadInput(f"unexpected argument {settings[0]!r}{near}; see heedful {args.command} --help")
+    from heedful import commands
+
+    return getattr(commands, args.act)(args, settings)
+
+
+def refused(why: str) -> int:
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # of many processes on a machine, one tells
+        print(f"heedful: {why}", file=sys.stderr)
+    return 2
+
+
+def open_streams() -> None:
+    """Streams that the shell has closed: nothing comes in, and what is written is an error, or for standard
+    error nothing. What goes out is UTF-8 as what comes in is, whatever the locale says."""
+    sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def silence() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

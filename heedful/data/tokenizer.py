@@ -57,7 +57,11 @@ class Tokenizer:
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
         framed = self.inner.post_processor is not None  # the file says by itself what stands around the ids
-        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=framed)
+        try:
+            encodings = self.inner.encode_batch_fast(texts, add_special_tokens=framed)
+        except TypeError as error:  # bytes that were not UTF-8, as Python carries them along
+            bad = next((text for text in texts if not is_text(text)), texts)
+            raise BadInput(f"not text: {bad!r}") from error
         return [encoding.ids if framed else [START, *encoding.ids, END] for encoding in encodings]
 
     def encode(self, text: str) -> list[int]:
@@ -85,6 +89,14 @@ class Tokenizer:
         if [tokenizer.inner.token_to_id(c) for c in CONTROL] != list(range(len(CONTROL))):
             raise BadInput(f"{path}: not a heedful tokenizer: its first tokens are not {' '.join(CONTROL)}")
         return tokenizer
+
+
+def is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except (UnicodeEncodeError, AttributeError):
+        return False
+    return True
 
 
 def unmarked(token: str) -> str:
