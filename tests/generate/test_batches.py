@@ -34,6 +34,18 @@ def test_a_batch_gives_what_each_gives_alone(name, search):
             assert [h.score for h in one] == pytest.approx([h.score for h in two], abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "search", [Search(beam=9, max_length=4), Search(temperature=1.0, nbest=9, max_length=4)]
+)
+def test_more_hypotheses_than_a_batch_has_room_for_go_one_by_one(search):
+    """A budget that came down to nothing once made batches of nothing, for ever."""
+    model, rows = MODELS["transformer"](), sources()[:2]
+    small = generate(model, rows, search, budget=8)
+    assert [[h.ids for h in row] for row in small] == [
+        [h.ids for h in row] for row in generate(model, rows, search)
+    ]
+
+
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_prefixes_of_any_length_go_into_one_batch(search):
     model, rows = MODELS["transformer"](), sources()
