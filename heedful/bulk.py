@@ -2,17 +2,20 @@
 
 import argparse
 import json
+import re
 import sys
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO
 
-from heedful.data.readers import decode, find, raw_lines, read_lines
+from heedful import again
+from heedful.data import readers
+from heedful.data.readers import find, read_lines
 from heedful.errors import BadInput
 from heedful.generate import Search
+from heedful.progress import Progress
 from heedful.translator import Translation, Translator
 
 PAIRS = 512  # given translations that are judged at once
@@ -33,7 +36,7 @@ def texts_of(args: argparse.Namespace) -> Iterator[str]:
     if args.text not in (None, "-") and args.file:
         raise BadInput("give a TEXT or a --file, not both")
     if args.file:
-        return some(read_lines(find(str(args.file))), str(args.file))
+        return some(read_lines(path_of(args.file)), str(args.file))
     if args.text in (None, "-"):
         return some(standard_input(), "standard input")
     if not args.text.strip():
@@ -54,8 +57,12 @@ def some(lines: Iterator[str], name: str) -> Iterator[str]:
 
 
 def standard_input() -> Iterator[str]:
-    for number, raw in enumerate(raw_lines(sys.stdin.buffer), 1):
-        yield decode(raw, Path("standard input"), number)
+    return readers.lines_of(sys.stdin.buffer, Path("standard input"))
+
+
+def path_of(name: Path) -> Path:
+    """A file, its .xz or .gz, or the pipe that a shell gives for a command: <(...)."""
+    return name if name.exists() and not name.is_file() and not name.is_dir() else find(str(name))
 
 
 def targets_of(args: argparse.Namespace) -> Iterator[str] | None:
@@ -64,7 +71,24 @@ def targets_of(args: argparse.Namespace) -> Iterator[str] | None:
         raise BadInput("--target goes with a TEXT; for lines there is --targets FILE")
     if args.target is not None:
         return iter([args.target])
-    return read_lines(find(str(args.targets))) if args.targets else None
+    return read_lines(path_of(args.targets)) if args.targets else None
+
+
+def read_by(args: argparse.Namespace) -> Iterator[Path | int]:
+    """The files that are read; standard input by its number, if it has one."""
+    yield from (path_of(path) for path in (args.file, args.targets) if path)
+    if not args.file and args.text in (None, "-"):
+        with suppress(OSError):
+            yield sys.stdin.fileno()
+
+
+def kind_of(args: argparse.Namespace) -> str:
+    """What an output line is."""
+    if args.json:
+        return again.JSON
+    if args.target is not None or args.targets:
+        return again.SCORES
+    return again.NBEST if args.nbest > 1 else again.PLAIN
 
 
 def check(args: argparse.Namespace) -> None:
@@ -76,8 +100,9 @@ def check(args: argparse.Namespace) -> None:
         raise BadInput("--attention is of heedful's own translation; for a given one, use heedful look")
     if args.target is not None and args.targets:
         raise BadInput("give a --target or --targets, not both")
-    if args.prefix is not None and given:
-        raise BadInput("--prefix is for translations that are to be found; these are given")
+    finding = {"prefix": args.prefix is not None, "nbest": args.nbest > 1, "temperature": args.temperature}
+    for name in (name for name, used in finding.items() if used and given):
+        raise BadInput(f"--{name} is for translations that are to be found; these are given")
     if args.prefix is not None and not args.prefix.strip():
         raise BadInput("the prefix is empty")
     if args.stream and (given or args.json or args.file or args.out or args.text in (None, "-")):
@@ -91,19 +116,18 @@ def run(translator: Translator, args: argparse.Namespace, search: Search) -> int
     texts, targets = texts_of(args), targets_of(args)
     if args.stream:
         return speak(translator.write(args.text, search, args.prefix or ""))
-    done = answered(args) if args.out else 0
-    skip(texts, done, args.out)
-    if targets:
-        skip(targets, done, args.out)
-    kept: list[str] = []  # the texts that are on their way
-    progress = Progress(done, bool(args.out) or not sys.stdout.isatty())
-    passing = keeping(texts, kept)
-    if targets:
-        found = judged(translator, passing, targets, search, done)
-    else:
-        window = {"window": 1} if sys.stdin.isatty() and not args.file else {}
-        found = translator.stream(passing, search, prefix=args.prefix or "", first=done, **window)
+    if args.out:
+        again.refuse_same(args.out, read_by(args))
     with output(args.out) as out:
+        done = pass_over(args, out, texts, targets) if args.out else 0
+        kept: list[str] = []  # the texts that are on their way
+        progress = Progress(done, bool(args.out) or not sys.stdout.isatty())
+        passing = keeping(texts, kept)
+        if targets:
+            found = judged(translator, passing, targets, search, done)
+        else:
+            window = {"window": 1} if sys.stdin.isatty() and not args.file else {}
+            found = translator.stream(passing, search, prefix=args.prefix or "", first=done, **window)
         for number, translations in enumerate(found, done):
             for line in lines_of(translator, args, number, kept.pop(0), translations):
                 out.write(line + "\n")
@@ -112,6 +136,22 @@ def run(translator: Translator, args: argparse.Namespace, search: Search) -> int
             progress.step()
     progress.end()
     return 0
+
+
+def pass_over(
+    args: argparse.Namespace, out: IO[str], texts: Iterator[str], targets: Iterator[str] | None
+) -> int:
+    """How many texts the file that is to be continued answers already. Takes these, and from the file what
+    stands there of the next one, once all has been found to be in order."""
+    done, end = again.answered(args.out, kind_of(args), args.nbest, texts)
+    if targets and sum(1 for _ in islice(targets, done)) < done:
+        raise BadInput(f"{args.out}: answers {done:,} lines, of which {args.targets} has fewer: another's?")
+    out.truncate(end)
+    return done
+
+
+def output(path: Path | None) -> AbstractContextManager[IO[str]]:
+    return again.appended(path) if path else nullcontext(sys.stdout)
 
 
 def keeping(texts: Iterable[str], kept: list[str]) -> Iterator[str]:
@@ -157,7 +197,7 @@ def lines_of(
 
 def one_line(text: str) -> str:
     """Output has a line for each input line, whatever the model writes."""
-    return " ".join(text.split("\n"))
+    return " ".join(re.split(r"[\r\n]+", text))
 
 
 def attention(translator: Translator, text: str, translation: str) -> list[dict]:
@@ -175,78 +215,3 @@ def speak(pieces: Iterable[str]) -> int:
         sys.stdout.flush()
     sys.stdout.write("\n")
     return 0
-
-
-def output(path: Path | None) -> AbstractContextManager[IO[str]]:
-    if path is None:
-        return nullcontext(sys.stdout)
-    try:
-        return path.open("a", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
-
-
-# ---- where it stopped
-
-
-def answered(args: argparse.Namespace) -> int:
-    """How many texts the file answers whole. What stands there of the next one is cut off."""
-    path: Path = args.out
-    if not path.exists():
-        return 0
-    if args.file and path.samefile(find(str(args.file))):
-        raise BadInput(f"{path}: is what should be translated")
-    grouped = args.nbest > 1 and not args.json
-    done, whole, place = 0, 0, 0
-    with path.open("rb+") as file:
-        for raw in file:
-            if not raw.endswith(b"\n"):
-                break
-            check_kind(raw, path, args, grouped)
-            if not grouped:
-                done, whole = done + 1, place + len(raw)
-            elif int(raw.split(b" ||| ")[0]) != done:  # all of the text before
-                done, whole = done + 1, place
-            place += len(raw)
-        file.truncate(whole)
-    return done
-
-
-def check_kind(raw: bytes, path: Path, args: argparse.Namespace, grouped: bool) -> None:
-    """That it is what this command would have written."""
-    if args.json != raw.startswith(b'{"source": '):
-        raise BadInput(f"{path}: was written {'without' if args.json else 'with'} --json")
-    if grouped and not (b" ||| " in raw and raw.split(b" ||| ")[0].isdigit()):
-        raise BadInput(f"{path}: was not written with --nbest {args.nbest}")
-
-
-def skip(texts: Iterator[str], number: int, path: Path | None) -> None:
-    passed = sum(1 for _ in islice(texts, number))
-    if passed < number:
-        raise BadInput(f"{path}: answers {number:,} lines, but there are only {passed:,}: another input's?")
-
-
-class Progress:
-    """How far it is, on standard error: live on a terminal, else a line now and then; nothing if it is
-    over soon, or if the answers themselves are on the screen."""
-
-    def __init__(self, done: int, shown: bool):
-        self.live = sys.stderr.isatty()
-        self.pause = 1.0 if self.live else 15.0
-        self.shown, self.done, self.before = shown, done, done
-        self.started = self.said = time.monotonic()
-
-    def step(self) -> None:
-        self.done += 1
-        now = time.monotonic()
-        if self.shown and now - self.said >= self.pause:
-            self.said = now
-            self.say(f"{self.done:,} lines, {(self.done - self.before) / (now - self.started):,.1f} a second")
-
-    def say(self, text: str) -> None:
-        line, end = (f"\r{text:50}", "") if self.live else (text, "\n")
-        print(line, end=end, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self.live and self.said > self.started:
-            print(file=sys.stderr)

@@ -1,6 +1,9 @@
 """`heedful translate` at length: what is forced, what is scored, and what is there after an interruption."""
 
+import errno
+import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,12 +12,13 @@ from itertools import repeat
 import pytest
 
 import heedful
-from heedful import bulk, cli
+from heedful import again, bulk, cli, progress
 from heedful.errors import BadInput
 from heedful.generate import Search
 from tests.test_cli import RUN, run, say  # noqa: F401
 
 FAST = ("--beam", 1, "--max-length", 5)
+TWO = ("--beam", "2", "--nbest", "2")
 LINES = b"one\ntwo\n\nthree\nfour\n"
 
 
@@ -104,6 +108,18 @@ def test_continue_begins_what_is_not_there(say, words, tmp_path):  # noqa: F811
     assert (tmp_path / "out").read_text().count("\n") == 1
 
 
+FILES = {
+    "short": b"a\n",
+    "long": b"a\nb\nc\n",
+    "many": b"a\nb\nc\nd\n and a part",
+    "told": b'{"source": "a", "translations": []}\n and a part',
+    "broken": b'{"source": a}\n and a part',
+    "bytes": b"\xff\n and a part",
+    "scored": b"-1.2345\n and a part",
+    "ranked": b"0 ||| a ||| -1.2345\n and a part",
+    "gap": b"0 ||| a ||| -1.2345\n0 ||| b ||| -1.2345\n2 ||| b ||| -1.2345\n and a part",
+    "three": b"0 ||| a ||| -1.2345\n" * 3 + b" and a part",
+}
 BAD = [
     (["--prefix", ""], "the prefix is empty"),
     (["--prefix", "  "], "the prefix is empty"),
@@ -114,11 +130,26 @@ BAD = [
     (["--targets", "short"], "line 2 has no given translation"),
     (["--targets", "long"], "line 3 has no text"),
     (["--stream"], "--stream goes with a TEXT"),
-    (["--continue", "many"], "many: answers 4 lines, but there are only 2"),
-    (["--continue", "many", "--json"], "many: was written without --json"),
-    (["--continue", "told"], "told: was written with --json"),
-    (["--continue", "many", "--beam", "2", "--nbest", "2"], "many: was not written with --nbest 2"),
+    (["--target", "x", "--nbest", "2", "--beam", "2"], "--nbest is for translations that are to be found"),
+    (["--targets", "long", "--temperature", "1"], "--temperature is for translations that are to be found"),
+    (["--targets", "none"], "no file 'none' here"),
+    (["--targets", "."], ". is a folder, not a file"),
+    (["--file", "lon"], "no file 'lon' here (did you mean 'long'?)\n"),
+    (["--continue", "many"], "many: answers more than the 2 lines that there are: another input's?"),
+    (["--continue", "many", "--json"], "many:1: was not written with --json"),
+    (["--continue", "many", "--targets", "short"], "many:1: was not written with --targets"),
+    (["--continue", "many", *TWO], "many:1: was not written with --nbest"),
+    (["--continue", "told"], "told:1: was written with --json"),
+    (["--continue", "scored"], "scored:1: was written with --targets"),
+    (["--continue", "ranked"], "ranked:1: was written with --nbest"),
+    (["--continue", "gap", *TWO], "gap:3: answers text 2, which does not follow text 0"),
+    (["--continue", "three", *TWO], "three:3: has more than 2 translations of a text"),
+    (["--continue", "told", "--json"], "told:1: answers another text than line 1 of what comes in"),
+    (["--continue", "broken", "--json"], "broken:1: not JSON, or damaged"),
+    (["--continue", "bytes"], "bytes:1: not UTF-8"),
     (["--continue", "no/folder"], "no/folder: cannot be written"),
+    (["--continue", "."], ".: is not a plain file"),
+    (["--continue", "/dev/full"], "/dev/full: is not a plain file"),
     (["--temperature", "-1"], "temperature -1.0"),
     (["--top-k", "3"], "top_k 3: has no effect without a temperature"),
     (["--temperature", "1", "--beam", "4"], "sampling needs beam 1, not 4"),
@@ -131,19 +162,51 @@ BAD = [
 @pytest.mark.parametrize("more, told", BAD)
 def test_bad_input_is_one_clear_line(say, words, tmp_path, monkeypatch, more, told):  # noqa: F811
     monkeypatch.chdir(tmp_path)
-    files = {"short": "a\n", "long": "a\nb\nc\n", "many": "a\nb\nc\nd\n", "told": '{"source": "a"}\n'}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    for name, text in FILES.items():
+        (tmp_path / name).write_bytes(text)
     status, out, err = say(*words, *more, stdin=b"one\ntwo\n")
     assert (status, out) == (2, "") and err.count("\n") == 1 and told in err
-    assert {name: (tmp_path / name).read_text() for name in files} == files
+    assert {name: (tmp_path / name).read_bytes() for name in FILES} == FILES
 
 
-def test_the_input_is_not_taken_for_the_output(say, words, tmp_path):  # noqa: F811
-    (tmp_path / "in").write_text("one\n")
-    status, _, err = say(*words, "--file", tmp_path / "in", "--continue", tmp_path / "in")
-    assert status == 2 and "is what should be translated" in err
-    assert (tmp_path / "in").read_text() == "one\n"
+@pytest.mark.parametrize("way", ["--file", "--targets", "standard input"])
+def test_the_input_is_not_taken_for_the_output(words, monkeypatch, capsys, tmp_path, way):
+    path = tmp_path / "in"
+    path.write_text("one\ntwo")
+    more = [] if way == "standard input" else [way, path]
+    with path.open() as opened:
+        monkeypatch.setattr(sys, "stdin", opened)
+        assert cli.main([*map(str, [*words, *more, "--continue", path])]) == 2
+    assert "in: is what should be read" in capsys.readouterr().err
+    assert path.read_text() == "one\ntwo"
+
+
+def test_only_one_process_at_a_time_goes_on(say, words, tmp_path):  # noqa: F811
+    with (tmp_path / "out").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        status, _, err = say(*words, "--continue", tmp_path / "out", stdin=LINES)
+    assert status == 2 and "out: another process writes to it" in err
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    told = pytest.raises(BadInput, match="out: cannot be written: No space left")
+    with told, again.appended(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_mark_of_byte_order_is_no_text(say, words):  # noqa: F811
+    assert say(*words, stdin=b"\xef\xbb\xbfone\n") == say(*words, stdin=b"one\n")
+
+
+def test_a_shell_may_give_a_pipe_for_a_file(run, tmp_path):  # noqa: F811
+    command = f"{sys.executable} -m heedful translate --model {run} --beam 1 --max-length 5"
+    pipes = "--file <(printf 'one\\ntwo\\n') --targets <(printf 'un\\ndeux\\n')"
+    done = subprocess.run(["bash", "-c", f"{command} {pipes}"], capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.count(b"\n") == 2
+
+
+def test_no_answer_has_a_line_end_inside():
+    assert bulk.one_line("a\r\nb\rc\nd") == "a b c d"
 
 
 def test_a_prefix_with_unknown_characters_is_named(tmp_path):
@@ -225,11 +288,11 @@ def test_whoever_reads_may_leave(run, tmp_path):  # noqa: F811
 
 def test_progress_is_told_now_and_then(monkeypatch, capsys):
     clock = iter(range(0, 1000, 5))
-    monkeypatch.setattr(bulk.time, "monotonic", lambda: float(next(clock)))
-    progress = bulk.Progress(100, shown=True)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    shown = progress.Progress(100, shown=True)
     for _ in range(6):
-        progress.step()
-    progress.end()
+        shown.step()
+    shown.end()
     told = capsys.readouterr()
     assert told.out == "" and told.err == "103 lines, 0.2 a second\n106 lines, 0.2 a second\n"
 

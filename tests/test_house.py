@@ -19,7 +19,8 @@ HOUSE = ROOT / "heedful"
 ORDER = (
     {"errors"},
     {"nn"},
-    {"disk", "compact"},
+    {"disk", "compact", "progress"},
+    {"again"},
     {"data"},
     {"look"},
     {"models"},

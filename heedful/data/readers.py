@@ -2,7 +2,6 @@
 
 import gzip
 import lzma
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -32,25 +31,36 @@ def clean(text: str) -> str:
     return text.translate(NARROW_SPACES).strip()
 
 
-def find(name: str, folder: str = "") -> Path:
-    """The file, or its .xz or .gz, in the folder."""
-    path = Path(folder) / name
+def find(name: str, folder: str | None = None) -> Path:
+    """The file, or its .xz or .gz, in the folder; a recipe has one, which may be ''."""
+    path = Path(folder or "") / name
     for candidate in (path, Path(f"{path}.xz"), Path(f"{path}.gz")):
         if candidate.is_file():
             return candidate
-    where = f"in folder {folder!r}" if folder else "here; --data.folder says where to look"
-    there = os.listdir(path.parent) if path.parent.is_dir() else []
-    raise BadInput(f"no file {name!r} {where}{nearest(path.name, there)}")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder, not a file")
+    where = f"in folder {folder!r}" if folder else "here"
+    hint = "; --data.folder says where to look" if folder == "" else ""
+    there = [each.name for each in path.parent.glob("*") if each.is_file()]
+    raise BadInput(f"no file {name!r} {where}{hint}{nearest(path.name, there)}")
 
 
 def read_lines(path: Path) -> Iterator[str]:
+    try:
+        file = OPENERS.get(path.suffix, open)(path, "rb")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+    with file:
+        yield from lines_of(file, path)
+
+
+def lines_of(file: IO[bytes], path: Path) -> Iterator[str]:
     """Lines without their ends. Bad bytes, overlong lines and broken archives are named."""
     number = 0
     try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for number, raw in enumerate(raw_lines(file), 1):
-                line = decode(raw, path, number)
-                yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        for number, raw in enumerate(raw_lines(file), 1):
+            line = decode(raw, path, number)
+            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
     except (lzma.LZMAError, zlib.error, EOFError, OSError) as error:
         raise BadInput(f"{path}: cannot be read after line {number}: {error}") from error
 

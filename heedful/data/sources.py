@@ -9,7 +9,7 @@ from heedful.data.readers import Record, clean, find, read_aligned, read_columns
 from heedful.errors import BadInput
 
 
-def read(names: tuple[str, ...], folder: str = "", pattern: str = "") -> list[Record]:
+def read(names: tuple[str, ...], folder: str | None = None, pattern: str = "") -> list[Record]:
     """One name is a TSV (or a part of a bundled corpus, `tatoeba:dev`); two are aligned files.
 
     Records blank on either side are left out: there is nothing to learn from them.
@@ -20,7 +20,7 @@ def read(names: tuple[str, ...], folder: str = "", pattern: str = "") -> list[Re
     return records
 
 
-def records_in(names: tuple[str, ...], folder: str, pattern: str) -> Iterator[Record]:
+def records_in(names: tuple[str, ...], folder: str | None, pattern: str) -> Iterator[Record]:
     if len(names) == 1 and corpora.is_bundled(names[0]):
         return (Record(clean(source), clean(target)) for source, target in corpora.part(names[0]))
     if len(names) == 1:
