@@ -15,10 +15,12 @@ from heedful.data import readers
 from heedful.data.readers import find, read_lines
 from heedful.errors import BadInput
 from heedful.generate import Search
+from heedful.look import View
 from heedful.progress import Progress
 from heedful.translator import Translation, Translator
 
 PAIRS = 512  # given translations that are judged at once
+TOLD = ("text", "score", "tokens", "logprobs")  # of a translation, with --json
 
 
 def search_of(args: argparse.Namespace) -> Search:
@@ -183,9 +185,9 @@ def lines_of(
     translator: Translator, args: argparse.Namespace, number: int, text: str, found: list[Translation]
 ) -> Iterator[str]:
     if args.json:
-        told = {"source": text, "translations": [vars(one) for one in found]}
+        told = {"source": text, "translations": [{key: vars(one)[key] for key in TOLD} for one in found]}
         if args.attention:
-            told["attention"] = attention(translator, text, found[0].text)
+            told["attention"] = attention(translator.attention(text, found[0]))
         yield json.dumps(told, ensure_ascii=False)
     elif args.target is not None or args.targets:
         yield f"{found[0].score:.4f}"
@@ -200,11 +202,11 @@ def one_line(text: str) -> str:
     return " ".join(re.split(r"[\r\n]+", text))
 
 
-def attention(translator: Translator, text: str, translation: str) -> list[dict]:
-    views = translator.look(text, translation) if translation else []
+def attention(sentences: list[list[View]]) -> list[dict]:
     return [
-        {"kind": v.kind, "layer": v.layer, "queries": v.queries, "keys": v.keys}
+        {"sentence": n, "kind": v.kind, "layer": v.layer, "queries": v.queries, "keys": v.keys}
         | {"weights": [[[round(w, 4) for w in row] for row in head] for head in v.weight_HTS.tolist()]}
+        for n, views in enumerate(sentences)
         for v in views
     ]
 

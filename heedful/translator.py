@@ -25,12 +25,14 @@ WINDOW = 2048  # texts held at once: memory stays constant however long the inpu
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of a text. The score is the mean log-probability of its tokens (see Search)."""
+    """One translation of a text. The score is the mean log-probability of its tokens (see Search). `ids` are
+    those of each sentence that was translated by itself, without <start> and <end>."""
 
     text: str
     score: float
     tokens: list[str]
     logprobs: list[float]
+    ids: tuple[tuple[int, ...], ...]
 
 
 class Translator:
@@ -92,13 +94,16 @@ class Translator:
         return [self.join(list(islice(found, len(part))), search) for part in parts]
 
     def write(self, text: str, search: Search = GREEDY, prefix: str = "") -> Iterator[str]:
-        """The translation of one sentence, piece by piece, as it comes."""
-        parts = self.split(text)
-        if len(parts) != 1:
-            raise BadInput("there is nothing to write piece by piece: give one sentence")
-        ids = self.beginning(prefix) if prefix else []
-        said, whole = "", ""
-        for token in stream(self.model, parts[0], self.bounded(search), prefix=list(ids)):
+        """The translation of a text, piece by piece, as it comes."""
+        begun = self.beginning(prefix) if prefix else []
+        for i, part in enumerate(self.split(text)):
+            if i:
+                yield " "
+            yield from self.pieces(part, replace(search, seed=search.seed + i * 2**32), [] if i else begun)
+
+    def pieces(self, source: list[int], search: Search, begun: list[int]) -> Iterator[str]:
+        ids, said, whole = list(begun), "", ""
+        for token in stream(self.model, source, self.bounded(search), prefix=begun):
             ids.append(token.id)
             whole = self.target.decode(ids)
             if not whole.endswith("\ufffd"):  # else a part of a character
@@ -108,6 +113,8 @@ class Translator:
 
     def bounded(self, search: Search) -> Search:
         longest = self.config.model.length - 1
+        if search.min_length > longest:
+            raise BadInput(f"min_length {search.min_length}: the model writes at most {longest} tokens")
         return search if search.max_length <= longest else replace(search, max_length=longest)
 
     def beginning(self, prefix: str) -> list[int]:
@@ -135,7 +142,7 @@ class Translator:
     def join(self, parts: list[list[Hypothesis]], search: Search) -> list[Translation]:
         """Sentences of one text joined: the best with the best, the second with the second, ..."""
         if not parts:
-            return [Translation("", 0.0, [], [])]
+            return [Translation("", 0.0, [], [], ())]
         return [self.one(list(rank), search) for rank in zip(*parts, strict=False)]
 
     def one(self, parts: list[Hypothesis], search: Search) -> Translation:
@@ -143,7 +150,8 @@ class Translator:
         logprobs = [p for part in parts for p in part.logprobs]
         whole = Hypothesis.of(ids, logprobs, True, search.length_penalty)
         text = " ".join(self.target.decode(part.ids) for part in parts)
-        return Translation(text, whole.score, self.target.pieces(ids), logprobs)
+        each = tuple(tuple(part.ids) for part in parts)
+        return Translation(text, whole.score, self.target.pieces(ids), logprobs, each)
 
     def score(self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0) -> list[float]:
         """How likely the model finds given translations."""
@@ -153,7 +161,7 @@ class Translator:
         self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0, first: int = 0
     ) -> list[Translation]:
         """Given translations, as if a search had found them: their scores, and those of their tokens."""
-        longest = self.config.model.length
+        settings, longest = Search(length_penalty=length_penalty), self.config.model.length
         sources, targets = [], []
         for number, (source, target) in enumerate(pairs, first + 1):
             sources.append(self.source.encode(clean(source)))
@@ -162,7 +170,6 @@ class Translator:
             if size > longest:
                 raise BadInput(f"pair {number:,}: a text of {size:,} tokens; at most {longest}")
         found = score(self.model, sources, targets, length_penalty=length_penalty)
-        settings = Search(length_penalty=length_penalty)
         return [self.one([hypothesis], settings) for hypothesis in found]
 
     def look(self, text: str, translation: str = "") -> list[View]:
@@ -170,12 +177,22 @@ class Translator:
         parts = self.split(text)
         if len(parts) != 1:
             raise BadInput("there is nothing to look at: give one sentence")
-        translation = translation or self.translate([text])[0][0].text
-        target = self.target.encode(translation)
+        found = bare(self.target.encode(translation)) if translation else self.translate([text])[0][0].ids[0]
+        return self.watched(parts[0], found)
+
+    def attention(self, text: str, found: Translation) -> list[list[View]]:
+        """The same for a translation that was found, by sentence."""
+        return [self.watched(*pair) for pair in zip(self.split(text), found.ids, strict=True)]
+
+    def watched(self, source: list[int], ids: Sequence[int]) -> list[View]:
+        """Who looks at whom while `ids` are read after the source."""
+        target, longest = [START, *ids, END], self.config.model.length
+        if len(target) - 1 > longest:
+            raise BadInput(f"the translation has {len(target) - 1} tokens; at most {longest}")
         with watch(self.model) as weights, torch.inference_mode():
-            self.model(collate([(parts[0], target)]))
+            self.model(collate([(source, target)]))
         pieces = self.target.pieces(target)
-        return views(weights, self.source.pieces(parts[0]), read=pieces[:-1], written=pieces[1:])
+        return views(weights, self.source.pieces(source), read=pieces[:-1], written=pieces[1:])
 
 
 def bare(ids: list[int]) -> list[int]:

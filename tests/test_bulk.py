@@ -19,6 +19,7 @@ from tests.test_cli import RUN, run, say  # noqa: F401
 
 FAST = ("--beam", 1, "--max-length", 5)
 TWO = ("--beam", "2", "--nbest", "2")
+JSON = ("--json", "--attention")
 LINES = b"one\ntwo\n\nthree\nfour\n"
 
 
@@ -57,6 +58,27 @@ def test_a_stream_says_what_is_said_at_once(say, run):  # noqa: F811
     assert say(*words, "--stream") == say(*words)
 
 
+LONG = "one two. " * 30  # 30 sentences that the model does not read at once
+
+
+@pytest.mark.parametrize("more", [(), ("--temperature", 1, "--seed", 4)])
+def test_a_stream_goes_sentence_by_sentence_too(say, run, more):  # noqa: F811
+    words = ("translate", LONG, "--model", run, "--beam", 1, "--max-length", 4, *more)
+    assert say(*words, "--stream") == say(*words)
+
+
+@pytest.mark.parametrize("text", ["one", "é", LONG, ""])
+def test_attention_is_that_of_the_very_tokens(say, run, text):  # noqa: F811
+    """Which may be bytes that are no character: to read their text again would be something else."""
+    told = json.loads(say("translate", "--model", run, *FAST, *JSON, stdin=f"{text}\n".encode())[1])
+    (one,) = told["translations"]
+    cross = [view for view in told["attention"] if view["kind"] == "cross"]
+    assert [view["sentence"] for view in cross] == list(range({"": 0, LONG: 30}.get(text, 1)))
+    written = [piece for view in cross for piece in view["queries"]]
+    assert [piece for piece in written if piece != "<end>"] == one["tokens"]
+    assert one.keys() == {"text", "score", "tokens", "logprobs"}
+
+
 @pytest.mark.parametrize("text", ["one", "Où est-ce ? 🙂"])
 def test_pieces_are_whole_characters(run, text):  # noqa: F811
     translator = heedful.load(run)
@@ -76,6 +98,11 @@ def test_a_given_translation_has_the_score_with_which_it_was_found(say, words, r
     assert [scores[i] for i in ended] == pytest.approx([found[i]["score"] for i in ended], abs=1e-3)
     _, alone, _ = say("translate", "one", "--target", found[0]["text"], "--model", run)
     assert float(alone) == pytest.approx(scores[0], abs=1e-3)
+
+
+def test_a_score_has_the_bounds_of_a_search(run):  # noqa: F811
+    with pytest.raises(BadInput, match=r"length_penalty 1000\.0"):
+        heedful.load(run).score([("one", "un")], length_penalty=1000.0)
 
 
 def plain(text: str) -> str:

@@ -101,6 +101,9 @@ BAD = [
     (["look", "a", "--layer", "99"], b"", "99"),
     (["look", "a", "--head", "99"], b"", "99"),
     (["look", ""], b"", "nothing to look at"),
+    (["look", "a", "--target", "b" * 300], b"", "the translation has 302 tokens; at most 100"),
+    (["look", "one two. " * 30], b"", "nothing to look at: give one sentence"),
+    (["translate", "a", "--min-length", "200"], b"", "min_length 200: the model writes at most 99 tokens"),
 ]
 
 
