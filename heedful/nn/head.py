@@ -107,20 +107,35 @@ def chunk_loss(x_ND, weight_VD, bias_V, labels_N, settings, scratch: Scratch):
     if rare_N.any():
         lse_N[rare_N] = nn.functional.linear(x_ND[rare_N], weight_VD, bias_V).float().logsumexp(-1)
     loss = (lse_N - sharp * own_N).sum()
-    d_NV = None
+    d_N = torch.where(p_N > 0.5, 1 - sharp - others_N, p_N - sharp)
     if agreement:
         flat[place_N] = p_N.to(p_NV.dtype)
-        more, d_NV = agree(logits_NV, lse_N[:, None], p_NV, agreement / 2)
-        loss = loss + more
-    flat[place_N] = torch.where(p_N > 0.5, 1 - sharp - others_N, p_N - sharp).to(p_NV.dtype)
-    return loss, p_NV if d_NV is None else p_NV.add_(d_NV)
+        gap_N = signed((own_N - lse_N).chunk(2))
+        kl_N = agree_(logits_NV, lse_N, p_NV, agreement / 2)
+        loss = loss + agreement / 2 * kl_N.sum()
+        d_N += agreement / 2 * (p_N * (gap_N - kl_N) + signed(p_N.chunk(2)))
+    flat[place_N] = d_N.to(p_NV.dtype)
+    return loss, p_NV
 
 
-def agree(logits_NV: Tensor, lse_N1: Tensor, p_NV: Tensor, weight: float) -> tuple[Tensor, Tensor]:
-    """weight * (KL(a|b) + KL(b|a)) of the two halves, and its gradient for the logits."""
-    (a, b), (p_a, p_b) = (logits_NV - lse_N1).float().chunk(2), p_NV.float().chunk(2)
-    gap = a - b
-    kl_a, kl_b = (p_a * gap).sum(-1, keepdim=True), -(p_b * gap).sum(-1, keepdim=True)
-    d_a = p_a * (gap - kl_a) + p_a - p_b
-    d_b = p_b * (-gap - kl_b) + p_b - p_a
-    return weight * (kl_a + kl_b).sum(), weight * torch.cat([d_a, d_b])
+def signed(halves: tuple[Tensor, ...]) -> Tensor:
+    """How far each half is from the other."""
+    gap = halves[0] - halves[1]
+    return torch.cat([gap, -gap])
+
+
+def agree_(logits_NV: Tensor, lse_N: Tensor, p_NV: Tensor, weight: float) -> Tensor:
+    """Gives KL(a|b) for each row a of the first half, and KL(b|a) for each of the second. Adds to p, in
+    place, the gradient of weight * their sum: weight * (p_a * (log p_a - log p_b - KL(a|b)) + p_a - p_b).
+
+    In the dtype of p throughout: on a CPU the passes over these numbers are the cost.
+    """
+    (a, b), (p_a, p_b), (lse_a, lse_b) = (each.chunk(2) for each in (logits_NV, p_NV, lse_N[:, None]))
+    gap = torch.sub(a, b).sub_((lse_a - lse_b).to(a.dtype))
+    more_a, more_b = p_a * gap, p_b * gap
+    kl_a, kl_b = more_a.sum(-1, keepdim=True), -more_b.sum(-1, keepdim=True)
+    more_a.sub_(p_b)
+    more_b.add_(p_a)
+    p_a.mul_(1 + weight - weight * kl_a).add_(more_a, alpha=weight)
+    p_b.mul_(1 + weight - weight * kl_b).sub_(more_b, alpha=weight)
+    return torch.cat([kl_a, kl_b])[:, 0].float()

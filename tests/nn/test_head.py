@@ -121,6 +121,17 @@ def test_agreement_is_the_divergence_of_two_passes(monkeypatch, rows, smoothing)
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_agreement_in_bfloat16_is_that_of_float32_to_rounding():
+    x, head, _ = example(count=10)
+    x.data[5:] = x.data[:5] + 0.5 * torch.randn(5, D)
+    labels = torch.randint(V, (5,))
+    theirs = loss_and_gradients(vocabulary_loss(x, head, labels, 0.1, 5.0), x, head)
+    x, head = x.detach().bfloat16().requires_grad_(), head.bfloat16()
+    ours = loss_and_gradients(vocabulary_loss(x, head, labels, 0.1, 5.0), x, head)
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.float() - other).norm() < 0.02 * other.norm()
+
+
 @pytest.mark.parametrize("count, agreement", [(6, 0.0), (26, 0.0), (12, 0.5), (13, 0.5)])
 def test_as_many_labels_as_vectors(count, agreement):
     """Fewer, and the rest of the gradient would be anything."""
