@@ -1,7 +1,7 @@
 """Job: what is asked for, checked and cut into batches of like length."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -82,6 +82,21 @@ def check_prefix(i: int, prefix: Sequence[int], search: Search) -> None:
             raise BadInput(f"prefix {i}: has {CONTROL[bad]}; a prefix is the bare beginning of a target")
     if len(prefix) >= search.max_length:
         raise BadInput(f"prefix {i}: {len(prefix)} tokens leave no room under max_length {search.max_length}")
+
+
+def within(model, search: Search) -> Search:
+    """Nothing is written beyond a model's last position."""
+    longest = int(getattr(model, "longest", search.max_length))
+    return search if search.max_length <= longest else replace(search, max_length=longest)
+
+
+def check_room(model, name: str, texts: Sequence[Source], more: int = 0) -> None:
+    """Names what does not fit into a model's positions, `more` tokens of ours included."""
+    longest = int(getattr(model, "longest", 0))
+    for i, text in enumerate(texts if longest else ()):
+        size = 0 if isinstance(text, Tensor) else len(text) + more
+        if size > longest and sum(token != PAD for token in text) + more > longest:
+            raise BadInput(f"{name} {i}: {size} tokens; the model has positions for {longest}")
 
 
 def in_batches(todo: list, lengths: list[tuple[int, int]], budget: int, run: Callable[[list], list]) -> list:

@@ -3,6 +3,7 @@
 A generator is anything with
     encode(source_BS) -> memory                                    memory.select(rows)
     decode(ids_NT, memory, state | None) -> (logits_NTV, state)    state.select(rows)
+    longest                                                         if it has a last position
 where <pad> in ids is read as if it were not there. If its state can also `fan`, `follow` and `stay` (see
 `heedful.nn.State`), the hypotheses of a sentence share their memory and their past; if not, each has a copy.
 """

@@ -6,7 +6,7 @@ import torch
 
 from heedful.data.batch import END, START, pad
 from heedful.errors import BadInput
-from heedful.generate.job import Source, in_batches, ready, stack
+from heedful.generate.job import Source, check_room, in_batches, ready, stack
 from heedful.generate.reader import Generator, chosen_logprobs
 from heedful.generate.settings import Hypothesis
 
@@ -25,6 +25,8 @@ def score(
     device = ready(model)
     if len(sources) != len(targets):
         raise BadInput(f"{len(targets)} targets for {len(sources)} sources")
+    check_room(model, "source", sources)
+    check_room(model, "target", targets, 1)
 
     @torch.inference_mode()
     def run(batch):

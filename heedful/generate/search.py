@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from heedful.data.batch import END
 from heedful.errors import BadInput
 from heedful.generate.beam import beam_search
-from heedful.generate.job import ORDINARY, ROWS, Job, Source, in_batches, ready, wishes
+from heedful.generate.job import ORDINARY, ROWS, Job, Source, check_room, in_batches, ready, wishes, within
 from heedful.generate.reader import Generator, begin
 from heedful.generate.settings import Hypothesis, Search, Token
 from heedful.generate.walk import walk, write_all
@@ -26,7 +26,8 @@ def generate(
 
     `budget`: source tokens, times hypotheses, that are worked on together. It changes the speed alone.
     """
-    device = ready(model)
+    device, search = ready(model), within(model, search)
+    check_room(model, "source", sources)
     write = beam_search if search.beam > 1 else write_all
     todo = wishes(sources, search, prefixes, seeds)
 
@@ -44,7 +45,9 @@ def stream(
         raise BadInput(
             f"a stream is one hypothesis at a time, not {search.hypotheses}: give beam 1 and nbest 1"
         )
-    job = Job.of(wishes([source], search, [prefix], None), ready(model))
+    device, search = ready(model), within(model, search)
+    check_room(model, "source", [source])
+    job = Job.of(wishes([source], search, [prefix], None), device)
     return tokens(model, job, search)
 
 

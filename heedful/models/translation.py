@@ -53,6 +53,11 @@ class Translation(nn.Module):
         c = self.config
         return Embed(vocabulary, c.dim, POSITIONS[c.position](c.length, c.dim), c.dropout)
 
+    @property
+    def longest(self) -> int:
+        """As many tokens as it has positions for."""
+        return self.config.length
+
     def encode(self, source_BS: Tensor) -> Memory:
         pos_BS = positions(source_BS != PAD)
         memory_BSD, _ = self.encoder(self.source_embed(source_BS, pos_BS), pos_BS)

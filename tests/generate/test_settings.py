@@ -69,6 +69,40 @@ def test_bad_requests_are_named(more, message):
         generate(translation(), sources(), Search(max_length=20), **more)
 
 
+LONG = [8] * 70  # the models here have 64 positions
+
+
+@pytest.mark.parametrize(
+    "act, message",
+    [
+        (lambda model: generate(model, [[8], LONG]), "source 1: 70 tokens; the model has positions for 64"),
+        (lambda model: list(stream(model, LONG)), "source 0: 70 tokens; the model has positions for 64"),
+        (lambda model: score(model, [LONG], [[8]]), "source 0: 70 tokens; the model has positions for 64"),
+        (lambda model: score(model, [[8]], [LONG]), "target 0: 71 tokens; the model has positions for 64"),
+        (
+            lambda model: generate(model, [[8]], Search(min_length=65)),
+            "min_length 65: is above",
+        ),
+        (
+            lambda model: generate(model, [[8]], prefixes=[LONG]),
+            "prefix 0: 70 tokens leave no room",
+        ),
+    ],
+)
+def test_what_is_longer_than_the_model_s_positions_is_named(act, message):
+    with pytest.raises(ValueError, match=message):
+        act(translation())
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_nothing_is_written_beyond_the_model_s_positions(beam):
+    model = translation()
+    with torch.no_grad():
+        model.head.bias[3] -= 99.0  # it never ends
+    ((h,),) = generate(model, [[8]], Search(beam=beam, max_length=500, max_ratio=0))
+    assert len(h.ids) == 64
+
+
 def test_a_model_without_a_decoder_is_named():
     with pytest.raises(ValueError, match="Linear has no decoder: it cannot generate"):
         generate(torch.nn.Linear(2, 2).eval(), sources())
