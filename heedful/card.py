@@ -1,6 +1,5 @@
 """Card: a run in words, made from what is in its folder and nothing else."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ def facts(run: Run) -> dict[str, Any]:
     out |= trained(config, events)
     if devs:
         out["best_dev_loss"] = min(event["dev_loss"] for event in devs)
-    scores = run.folder / "scores.json"
-    out["scores"] = json.loads(scores.read_text(encoding="utf-8")) if scores.is_file() else {}
-    return out
+    return out | {"scores": run.scores()}
 
 
 def trained(config: Config, events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -126,6 +123,8 @@ def scores(known: dict[str, Any]) -> list[str]:
     lines = []
     for part, result in known["scores"].items():
         search = f"beam {result['beam']}, length penalty {result['length_penalty']:g}"
+        for key, value in result.get("settings", {}).items():
+            search += f", {key.replace('_', ' ')} {value}"
         lines += ["", f"## Scores on {part}", "", f"{result['sentences']:,} sentences, {search}", ""]
         for group in ("one_reference", "all_references", "errors"):
             for key, value in result.get(group, {}).items():

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heedful import bulk, config
+from heedful.data.readers import Record
 from heedful.data.sources import read
+from heedful.data.split import hold_out
 from heedful.errors import BadInput, nearest
 from heedful.look import check_suffix, draw, heat_map, pick, show
 from heedful.run import Run, shipped
@@ -77,19 +79,34 @@ def look(args: argparse.Namespace, _) -> int:
 
 
 def evaluate(args: argparse.Namespace, _) -> int:
-    from heedful.measure import report
+    from heedful.measure import report, text
 
+    if args.worst < 0:
+        raise BadInput(f"--worst {args.worst}: should be 0 or more")
+    search, moses = bulk.search_of(args), text.moses_tokens(args.moses) if args.moses is not None else None
     translator = load(args.run, args.precision)
-    data, search = translator.config.data, bulk.search_of(args)
-    own = data.dev if args.part == "dev" else data.test
-    records = read(tuple(args.data) or own, "" if args.data else data.folder, data.pattern)
-    result = report.evaluate(translator, records, search, args.moses)
-    if args.against:
-        result |= report.compare(translator, load(args.against, args.precision), records, search)
-    if args.run and not args.data:
-        report.keep(translator.run, args.part, result)
+    against = load(args.against, args.precision) if args.against else None
+    data = translator.config.data
+    records = read(tuple(args.data), None, data.pattern) if args.data else own_records(data, args.part)
+    keeps = args.run and not args.data
+    if keeps:
+        translator.run.scores()  # if they are damaged, that is known before the work is done
+    result = report.evaluate(translator, records, search, moses, against, args.worst or report.MOST)
     print(json.dumps(result, ensure_ascii=False) if args.json else report.table(result, args.worst))
+    if keeps:
+        report.keep(translator.run, args.part, result)
     return 0
+
+
+def own_records(data: config.DataConfig, part: str) -> list[Record]:
+    """The dev or test data of a run; dev may have been held out of train."""
+    names = data.dev if part == "dev" else data.test
+    if part == "dev" and not names and data.hold_out:
+        return hold_out(read(data.train, data.folder or None, data.pattern), data.hold_out)[1]
+    if not names:
+        other = ", or --part dev" if part == "test" else ""
+        raise BadInput(f"the run has no {part} data of its own: give --data FILE{other}")
+    return read(names, data.folder or None, data.pattern)
 
 
 def info(args: argparse.Namespace, _) -> int:

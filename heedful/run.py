@@ -50,6 +50,10 @@ class Run:
     def data_file(self) -> Path:
         return self.folder / "data.json"
 
+    @property
+    def scores_file(self) -> Path:
+        return self.folder / "scores.json"
+
     def config(self) -> Config:
         if not os.path.lexists(self.config_file):
             raise BadInput(f"{self.folder} is not a run: it has no config.toml that can be read")
@@ -99,6 +103,18 @@ class Run:
             if then[name] != now[name]:
                 hashes = f"its sha256 was {then[name][:12]}..., now {now[name][:12]}..."
                 raise BadInput(f"data file {name!r} has changed since {self.folder} began: {hashes}")
+
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """What `heedful evaluate` measured on each part of the data."""
+        if not os.path.lexists(self.scores_file):
+            return {}
+        try:
+            scores = json.loads(self.scores_file.read_text(encoding="utf-8"))
+            if all({"sentences", "beam", "length_penalty"} <= part.keys() for part in scores.values()):
+                return scores
+        except (OSError, ValueError, AttributeError) as error:
+            raise BadInput(f"{self.scores_file}: damaged: {error}") from error
+        raise BadInput(f"{self.scores_file}: damaged: not what heedful evaluate writes")
 
     def log(self, event: dict[str, Any]) -> None:
         disk.append_text(self.log_file, json.dumps(event) + "\n")

@@ -43,6 +43,7 @@ class Translator:
         self.run = run
         self.config: Config = run.config()
         self.source, self.target = run.tokenizers(self.config)
+        self.precision = precision
         self.model: Any = in_precision(load_model(run, self.config), precision)
 
     def translate(

@@ -1,6 +1,6 @@
 """Scores of generated text against references, several of them where there are several."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import sacrebleu
@@ -8,6 +8,8 @@ from sacrebleu.metrics.base import Metric
 
 from heedful.data.readers import Record
 from heedful.errors import BadInput
+
+Tokens = Callable[[Sequence[str]], list[str]]
 
 
 def by_source(records: list[Record]) -> tuple[list[str], list[list[str]]]:
@@ -40,17 +42,22 @@ def corpus_scores(outputs: Sequence[str], references: list[list[str]]) -> dict[s
     }
 
 
-def moses_bleu(outputs: Sequence[str], references: list[list[str]], language: str) -> float:
-    """Lowercased BLEU over Moses tokens, as older papers report it."""
+def moses_tokens(language: str) -> Tokens:
+    """Texts as lowercased Moses tokens of a language; sacremoses itself would take another's as English."""
     try:
         from sacremoses import MosesTokenizer
+        from sacremoses.corpus import NonbreakingPrefixes
     except ImportError as error:
         raise BadInput("--moses needs sacremoses: pip install heedful[moses]") from error
+    known = sorted({*NonbreakingPrefixes().available_langs.values(), "ja", "ko"})
+    if language not in known:
+        raise BadInput(f"--moses {language}: no rules for this language; there are: {', '.join(known)}")
     moses = MosesTokenizer(lang=language)
+    return lambda texts: [" ".join(moses.tokenize(text.lower(), escape=False)) for text in texts]
 
-    def tokens(texts: Sequence[str]) -> list[str]:
-        return [" ".join(moses.tokenize(text.lower(), escape=False)) for text in texts]
 
+def moses_bleu(outputs: Sequence[str], references: list[list[str]], tokens: Tokens) -> float:
+    """Lowercased BLEU over Moses tokens, as older papers report it."""
     bleu = sacrebleu.BLEU(tokenize="none", force=True)
     return corpus_score(bleu, tokens(outputs), [tokens(group) for group in references])
 
