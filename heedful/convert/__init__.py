@@ -1,5 +1,6 @@
 """Convert: runs for other programs and from them. Names of weights are tables, one per format (names.py)."""
 
+import os
 from pathlib import Path
 
 from heedful import card, disk
@@ -33,6 +34,7 @@ def bring(source: Path, folder: Path) -> Run:
     config = Config(title=f"From {source.resolve().name}", model=whole.config, data=data)
 
     def make(aside: Path) -> None:
+        aside.mkdir(parents=True)
         run = Run(aside)
         run.create(config, whole.tokenizers)
         run.save_weights(config, weights_of(whole.model), {"from": source.name})
@@ -43,5 +45,7 @@ def bring(source: Path, folder: Path) -> Run:
 
 
 def refuse_taken(folder: Path) -> None:
-    if folder.exists():
+    if folder.name in ("", ".."):
+        raise BadInput(f"{folder}: is no name for a new folder")
+    if os.path.lexists(folder):
         raise BadInput(f"{folder} is there already")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from heedful import card, disk
 from heedful.compact import compact, expand
-from heedful.errors import BadInput
 from heedful.run import TOKENIZERS, Run
 
 STORY = ("config.toml", "data.json", "log.jsonl", "scores.json", *TOKENIZERS)
@@ -13,8 +12,6 @@ STORY = ("config.toml", "data.json", "log.jsonl", "scores.json", *TOKENIZERS)
 
 def to_int8(run: Run, out: Path) -> Run:
     """Writes the whole folder aside, then gives it its name."""
-    if out.exists():
-        raise BadInput(f"{out} is there already")
     config, smaller = run.config(), Run(out)
     tensors, facts = disk.load_tensors(run.weights)
 

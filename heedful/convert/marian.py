@@ -53,7 +53,7 @@ def read(folder: Path) -> Whole:
         tensors = to_ours(complete(named_once(tensors, config), config), rows(HUGGINGFACE, config))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
-    if (folder / "tokenizer.json").is_file():
+    if not (folder / "source.spm").is_file():
         tokenizers = own_tokenizers(folder)
     else:
         tokenizers, config, tensors = with_our_ids(folder, theirs, config, tensors)
@@ -65,13 +65,18 @@ def read(folder: Path) -> Whole:
 
 def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
+    if (folder / "config.toml").is_file():
+        raise BadInput(f"{folder}: is a run already; what can be imported is a folder of Hugging Face's")
     theirs = USUAL | read_json(path)
-    if theirs.get("model_type") not in NORMS:
+    if theirs.get("model_type") not in list(NORMS):
         known = " and ".join(NORMS)
         raise BadInput(f"{path}: model_type {theirs.get('model_type')!r}: only {known} models can be read")
     for key in ("scale_embedding", "tie_word_embeddings"):
         if theirs[key] is not True:
             raise BadInput(f"{path}: {key} {theirs[key]!r}: only models in which it is true can be read")
+    key = "share_encoder_decoder_embeddings"
+    if type(theirs[key]) is not bool:
+        raise BadInput(f"{path}: {key} {theirs[key]!r}: should be true or false")
     return theirs
 
 
@@ -98,6 +103,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         tensors = safetensors.torch.load_file(folder / "model.safetensors")
     except Exception as error:  # the library has errors of its own for each kind of damage
         raise BadInput(f"damaged, or not safetensors ({error})") from error
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise BadInput(f"weight {name!r} is of type {tensor.dtype}")
     tensors = {name: tensor.float() for name, tensor in tensors.items()}
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
         raise BadInput("holds numbers that are not finite")
@@ -119,6 +127,7 @@ def named_once(tensors: dict[str, Tensor], config: TranslationConfig) -> dict[st
 
 def complete(tensors: dict[str, Tensor], config: TranslationConfig) -> dict[str, Tensor]:
     """With what a file may leave out; names the first weight that is missing or too much."""
+    check_tables(tensors, config)
     bias, places = HUGGINGFACE.bias, [HUGGINGFACE.positions.format(side=s) for s in ("encoder", "decoder")]
     usual = {bias: torch.zeros(config.target_vocabulary or config.vocabulary)}
     usual |= {place: their_waves(config.length, config.dim) for place in places}
@@ -128,6 +137,24 @@ def complete(tensors: dict[str, Tensor], config: TranslationConfig) -> dict[str,
     for name in sorted(known ^ out.keys()):
         raise BadInput(f"{'lacks' if name in known else 'has an unknown'} weight {name!r}")
     return out
+
+
+def check_tables(tensors: dict[str, Tensor], config: TranslationConfig) -> None:
+    """Before anything is made as large as the config says."""
+    V, D, own = config.vocabulary, config.dim, config.target_vocabulary
+    names, bias = HUGGINGFACE, tensors.get(HUGGINGFACE.bias)
+    for name in (*names.source, *names.target) if own else names.shared:
+        size = (own if name in names.target else V, D)
+        if name not in tensors:
+            raise BadInput(f"lacks weight {name!r}")
+        check_size(name, tuple(tensors[name].shape), size)
+    if bias is not None:
+        check_size(names.bias, (bias.numel(),), (own or V,))
+
+
+def check_size(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if shape != wanted:
+        raise BadInput(f"weight {name!r} is {shape}, where config.json makes it {wanted}")
 
 
 def their_waves(length: int, dim: int) -> Tensor:
@@ -152,6 +179,8 @@ def with_positions(
 
 def own_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     """As they were before an export put <start> and <end> into them."""
+    if not (folder / "tokenizer.json").is_file():
+        raise BadInput(f"{folder}: has neither source.spm nor tokenizer.json")
     source = Tokenizer.load(folder / "tokenizer.json")
     target_path = folder / TARGET_TOKENIZER / "tokenizer.json"
     target = Tokenizer.load(target_path) if target_path.is_file() else source

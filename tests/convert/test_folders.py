@@ -100,8 +100,12 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
             "goes with --to ctranslate2",
         ),
         (["export", "run", "run/config.toml/x", "--to", "huggingface"], "cannot be written"),
+        (["export", "run", "none/..", "--to", "int8"], "none/..: is no name for a new folder"),
+        (["export", "run", "", "--to", "int8"], ".: is no name for a new folder"),
+        (["export", "run", "/", "--to", "int8"], "/: is no name for a new folder"),
+        (["export", "run", "out"], "the following arguments are required: --to"),
         (["import", "none", "out"], "none/config.json: No such file"),
-        (["import", "run", "out"], "run/config.json: No such file"),
+        (["import", "run", "out"], "run: is a run already"),
         (["bench", "speling"], "no bench 'speling'"),
     ],
 )

@@ -1,6 +1,7 @@
 """OPUS-MT folders, made by hand: the ids that we give, the weights that follow them, and what is refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -140,12 +141,39 @@ def test_from_folder_to_translation(either, tmp_path, capsys):
         ({"d_model": "16"}, "model.dim should be a whole number"),
         ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "model.heads 3 does not divide"),
         ({"decoder_start_token_id": 999}, "decoder_start_token_id 999 is not an id"),
+        ({"model_type": ["marian"]}, "only marian and pegasus"),
+        ({"share_encoder_decoder_embeddings": "no"}, "share_encoder_decoder_embeddings 'no': should be true"),
+        ({"max_position_embeddings": 10**9}, "model.length 1000000000 should be from 3 to 100000"),
     ],
 )
 def test_a_config_that_cannot_be_read_is_named(folder, settings, told):
     change(folder / "config.json", **settings)
     with pytest.raises(BadInput, match=f"config.json: .*{told}"):
         read(folder)
+
+
+@pytest.mark.parametrize("settings", [{"vocab_size": 10**12}, {"d_model": 10**8}, {"vocab_size": 16}])
+def test_sizes_that_the_weights_have_not_are_named_before_room_is_made_for_them(folder, settings):
+    change(folder / "config.json", **settings)
+    with pytest.raises(BadInput, match=r"model\.safetensors: .*shared.weight' is \(17, 16\), where"):
+        read(folder)
+
+
+def test_pieces_come_before_a_tokenizer_of_somebody_else(folder):
+    """Others put a tokenizer.json of their own beside the pieces."""
+    (folder / "tokenizer.json").write_text("{}")
+    assert read(folder).tokenizers[0].pieces([8])
+
+
+def test_what_is_a_run_already_is_said_to_be_one(folder, tmp_path, capsys):
+    bring(folder, tmp_path / "run")
+    assert main(["import", str(tmp_path / "run"), str(tmp_path / "again")]) == 2
+    assert "run: is a run already" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_named(folder):
+    with pytest.raises(BadInput, match=r"^/proc/none/run: cannot be written"):
+        bring(folder, Path("/proc/none/run"))
 
 
 def test_weights_that_can_run_code_are_refused(folder):
@@ -173,6 +201,18 @@ def break_one(tensors):
     tensors["model.shared.weight"][0, 0] = float("nan")
 
 
+def shorten(tensors):
+    tensors["final_logits_bias"] = tensors["final_logits_bias"][:, :-1].clone()
+
+
+def narrow(tensors):
+    tensors["model.shared.weight"] = tensors["model.shared.weight"][:, :-1].clone()
+
+
+def round_off(tensors):
+    tensors["model.shared.weight"] = tensors["model.shared.weight"].to(torch.int8)
+
+
 def resize(tensors):
     tensors["model.encoder.layers.0.fc1.bias"] = torch.ones(25)
 
@@ -185,6 +225,9 @@ def resize(tensors):
         (untie, "lm_head.weight differ"),
         (break_one, "not finite"),
         (resize, "weight 'encoder.blocks.0.ff.up.bias' is"),
+        (shorten, r"weight 'final_logits_bias' is \(16,\), where config.json makes it \(17,\)"),
+        (narrow, r"weight 'model.shared.weight' is \(17, 15\), where config.json makes it \(17, 16\)"),
+        (round_off, "weight 'model.shared.weight' is of type torch.int8"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(folder, act, told):
