@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -199,6 +200,10 @@ def main(words: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, most likely
         silence()
         return refused(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not re.search("allocate|out of memory", str(error)):
+            raise
+        return refused("there is not enough memory for this: smaller beams, batches or models need less")
 
 
 def act(args: argparse.Namespace, settings: list[str]) -> int:

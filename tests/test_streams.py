@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful import cli, commands
 from tests.test_cli import RUN
 
 WORDS = f"{sys.executable} -m heedful translate one --model {RUN} --beam 1 --max-length 12"
@@ -23,6 +24,22 @@ def shell(line: str, **environment: str) -> tuple[int, bytes, str]:
 @pytest.mark.parametrize("words", [WORDS, f"{sys.executable} -m heedful info {RUN}"])
 def test_a_full_disk_is_one_line(words):
     assert shell(f"{words} > /dev/full") == (2, b"", "heedful: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 800020000 bytes")])
+def test_too_little_memory_is_one_line(monkeypatch, capsys, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(commands, "info", fail)
+    assert cli.main(["info"]) == 2
+    assert capsys.readouterr().err.startswith("heedful: there is not enough memory for this")
+
+
+def test_a_fault_of_the_program_s_own_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(commands, "info", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        cli.main(["info"])
 
 
 def test_output_that_is_closed_is_one_line():
