@@ -22,6 +22,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
@@ -247,6 +248,22 @@ def test_every_command_is_shown():
     (commands,) = (action.choices for action in cli.parser()._actions if action.dest == "command")
     shown = everything()
     assert [command for command in commands if f"heedful {command} " not in shown] == []
+
+
+def test_every_option_is_explained():
+    (commands,) = (action.choices for action in cli.parser()._actions if action.dest == "command")
+    options = {
+        o for command in commands.values() for action in command._actions for o in action.option_strings
+    }
+    shown = everything()
+    assert [o for o in sorted(options - {"-h", "--help"}) if not re.search(rf"`[^`\n]*{o}\b", shown)] == []
+
+
+def test_every_extra_is_explained():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    shown = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    assert [extra for extra in extras if f"`{extra}`" not in shown] == []
 
 
 def settings() -> list[str]:
