@@ -208,7 +208,8 @@ def main(words: list[str] | None = None) -> int:
 
 def act(args: argparse.Namespace, settings: list[str]) -> int:
     if settings and not getattr(args, "takes_settings", False):
-        near = nearest(settings[0], args.options) if settings[0].startswith("-") else ""
+        misspelt = settings[0].startswith("-") and settings[0] not in args.options  # else it came after --
+        near = nearest(settings[0], args.options) if misspelt else ""
         raise BadInput(f"unexpected argument {settings[0]!r}{near}; see heedful {args.command} --help")
     from heedful import commands
 

@@ -41,6 +41,11 @@ def test_translates_an_argument(say, run):
     assert (status, err) == (0, "") and out.endswith("\n") and out.count("\n") == 1
 
 
+def test_a_text_may_begin_with_a_dash(say, run):
+    status, out, err = say("translate", "--model", run, "--", "-ing")
+    assert (status, err) == (0, "") and out == say("translate", "--model", run, stdin=b"-ing\n")[1]
+
+
 def test_keeps_the_order_of_lines_and_the_blank_ones(say, run):
     alone = [say("translate", text, "--model", run)[1] for text in ("one", "two")]
     status, out, _ = say("translate", "--model", run, stdin=b"one\n\ntwo\n")
@@ -90,6 +95,7 @@ BAD = [
     (["translate", "a", "--max-length", "0"], b"", "max_length 0"),
     (["translate", "a", "--attention"], b"", "--json"),
     (["translate", "a", "--modle", "x"], b"", "'--modle' (did you mean '--model'?); see heedful translate"),
+    (["translate", "--", "-a", "--beam"], b"", "unexpected argument '--beam'; see heedful translate --help"),
     (["translate", "a", "b"], b"", "unexpected argument 'b'; see heedful translate --help"),
     (["translate", "a", "--beam", "x"], b"", "--beam: invalid int value: 'x'; see heedful translate --help"),
     (["translate", "a", "--precision", "x"], b"", "--precision: invalid choice: 'x'"),
