@@ -19,7 +19,6 @@ from heedful.look import View
 from heedful.progress import Progress
 from heedful.translator import Translation, Translator
 
-PAIRS = 512  # given translations that are judged at once
 TOLD = ("text", "score", "tokens", "logprobs")  # of a translation, with --json
 
 
@@ -165,12 +164,8 @@ def keeping(texts: Iterable[str], kept: list[str]) -> Iterator[str]:
 def judged(
     translator: Translator, texts: Iterator[str], targets: Iterator[str], search: Search, first: int
 ) -> Iterator[list[Translation]]:
-    """Given translations, a few hundred at a time."""
-    pairs = together(texts, targets, first)
-    while chunk := list(islice(pairs, PAIRS)):
-        for one in translator.judge(chunk, search.length_penalty, first):
-            yield [one]
-        first += len(chunk)
+    for one in translator.judge(together(texts, targets, first), search.length_penalty, first):
+        yield [one]
 
 
 def together(texts: Iterator[str], targets: Iterator[str], first: int) -> Iterator[tuple[str, str]]:

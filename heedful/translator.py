@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +21,8 @@ from heedful.train.machine import keep_memory
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 GREEDY = Search()
 WINDOW = 2048  # texts held at once: memory stays constant however long the input is
+PAIRS = 512  # given translations that are judged at once
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -66,19 +68,9 @@ class Translator:
         is told once all before it are translated: nothing is lost.
         """
         begun = self.beginning(prefix) if prefix else []
-        numbered, bad = enumerate(texts, first), None
-        while bad is None:
-            parts: list[list[list[int]]] = []
-            try:
-                parts.extend(self.split(text, number) for number, text in islice(numbered, window))
-            except BadInput as error:
-                bad = error
-            if not parts:
-                break
+        for parts in some((self.split(text, n) for n, text in enumerate(texts, first)), window):
             yield from self.found(parts, search, begun, first)
             first += len(parts)
-        if bad is not None:
-            raise bad
 
     def found(
         self, parts: list[list[list[int]]], search: Search, begun: list[int], first: int
@@ -155,23 +147,25 @@ class Translator:
         return Translation(text, whole.score, self.target.pieces(ids), logprobs, each)
 
     def score(self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0) -> list[float]:
-        """How likely the model finds given translations."""
+        """How likely the model finds given translations: their mean log-probability, with the penalty 1."""
         return [one.score for one in self.judge(pairs, length_penalty)]
 
     def judge(
-        self, pairs: Sequence[tuple[str, str]], length_penalty: float = 1.0, first: int = 0
-    ) -> list[Translation]:
+        self, pairs: Iterable[tuple[str, str]], length_penalty: float = 1.0, first: int = 0
+    ) -> Iterator[Translation]:
         """Given translations, as if a search had found them: their scores, and those of their tokens."""
-        settings, longest = Search(length_penalty=length_penalty), self.config.model.length
-        sources, targets = [], []
-        for number, (source, target) in enumerate(pairs, first + 1):
-            sources.append(self.source.encode(clean(source)))
-            targets.append(bare(self.target.encode(clean(target))))
-            size = max(len(sources[-1]), len(targets[-1]) + 1)
-            if size > longest:
-                raise BadInput(f"pair {number:,}: a text of {size:,} tokens; at most {longest}")
-        found = score(self.model, sources, targets, length_penalty=length_penalty)
-        return [self.one([hypothesis], settings) for hypothesis in found]
+        settings = Search(length_penalty=length_penalty)
+        for few in some((self.pair(*pair, n) for n, pair in enumerate(pairs, first)), PAIRS):
+            sources, targets = zip(*few, strict=True)
+            for hypothesis in score(self.model, sources, targets, length_penalty=length_penalty):
+                yield self.one([hypothesis], settings)
+
+    def pair(self, source: str, target: str, number: int) -> tuple[list[int], list[int]]:
+        ids = self.source.encode(clean(source)), bare(self.target.encode(clean(target)))
+        size, longest = max(len(ids[0]), len(ids[1]) + 1), self.config.model.length
+        if size > longest:
+            raise BadInput(f"pair {number + 1:,}: a text of {size:,} tokens; at most {longest}")
+        return ids
 
     def look(self, text: str, translation: str = "") -> list[View]:
         """Who looks at whom while the text is translated, or given a translation, read."""
@@ -194,6 +188,22 @@ class Translator:
             self.model(collate([(source, target)]))
         pieces = self.target.pieces(target)
         return views(weights, self.source.pieces(source), read=pieces[:-1], written=pieces[1:])
+
+
+def some(items: Iterator[Item], number: int) -> Iterator[list[Item]]:
+    """So many at a time. What is wrong with one is told once all before it are gone."""
+    bad = None
+    while bad is None:
+        few: list[Item] = []
+        try:
+            few.extend(islice(items, number))
+        except BadInput as error:
+            bad = error
+        if not few:
+            break
+        yield few
+    if bad is not None:
+        raise bad
 
 
 def bare(ids: list[int]) -> list[int]:

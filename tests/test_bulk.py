@@ -154,8 +154,6 @@ BAD = [
     (["--prefix", "a b c d e f g h i"], "leave no room under max_length 5"),
     (["--target", "x"], "--target goes with a TEXT"),
     (["--targets", "none"], "no file 'none'"),
-    (["--targets", "short"], "line 2 has no given translation"),
-    (["--targets", "long"], "line 3 has no text"),
     (["--stream"], "--stream goes with a TEXT"),
     (["--target", "x", "--nbest", "2", "--beam", "2"], "--nbest is for translations that are to be found"),
     (["--targets", "long", "--temperature", "1"], "--temperature is for translations that are to be found"),
@@ -262,6 +260,21 @@ def test_bfloat16_finds_nearly_as_likely_translations(run):  # noqa: F811
 def test_nothing_is_lost_before_a_bad_line(say, words):  # noqa: F811
     status, out, err = say(*words, stdin=b"one\ntwo\n" + b"a" * 90_000 + b"\nthree\n")
     assert status == 2 and out.count("\n") == 2 and "text 3: a sentence of" in err
+
+
+@pytest.mark.parametrize(
+    "targets, answered, told",
+    [
+        (b"un\ndeux\n" + b"a" * 300 + b"\nquatre\n", 2, "pair 3: a text of 302 tokens"),
+        (b"un\ndeux\n\xff\nquatre\n", 2, "targets:3: not UTF-8"),
+        (b"un\ndeux\n", 2, "line 3 has no given translation: both files should have as many lines"),
+        (b"un\n" * 5, 4, "line 5 has no text: both files should have as many lines"),
+    ],
+)
+def test_nothing_is_lost_before_a_bad_translation(say, words, tmp_path, targets, answered, told):  # noqa: F811
+    (tmp_path / "targets").write_bytes(targets)
+    status, out, err = say(*words, "--targets", tmp_path / "targets", stdin=b"one\ntwo\nthree\nfour\n")
+    assert (status, out.count("\n"), err.count("\n")) == (2, answered, 1) and told in err
 
 
 def test_numbers_go_on_over_windows(run):  # noqa: F811
