@@ -10,6 +10,7 @@ from heedful.nn.state import LANES, KeysValues
 # On a CPU, plain products beat the fused kernel's backward below this many keys (bench/attention.py).
 FUSED_FROM = {torch.float32: 128, torch.bfloat16: 512}
 FEW = 16  # nor for so few queries, as in a step of beam search
+TILES = torch.cpu._is_amx_tile_supported()  # without them the fused kernel takes bfloat16 apart, slowly
 
 
 def attend(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, *, keep_BTS: Tensor, rate: float = 0.0):
@@ -31,7 +32,7 @@ def prefers_whole_registers(q: Tensor) -> bool:
 def prefers_fused(q: Tensor, k: Tensor) -> bool:
     if q.device.type != "cpu":
         return True
-    if q.shape[2] == 1 and k.dtype == torch.bfloat16:  # a step of greedy search: the keys are read once
+    if TILES and q.shape[2] == 1 and k.dtype == torch.bfloat16:  # greedy search: the keys are read once
         return not q.requires_grad
     return q.shape[2] >= FEW and k.shape[2] >= FUSED_FROM.get(k.dtype, 128)
 

@@ -40,8 +40,17 @@ def engine(model: nn.Module, config: TrainConfig, size: int) -> tuple[nn.Module,
     return (replicate(judged, weights) if size > 1 else judged), weights
 
 
+class Replica(DistributedDataParallel):
+    """Frees its group last. Whoever frees a group waits for gloo's threads; these, where another process has
+    died, may wait for the interpreter. A group lets go of it meanwhile, a reducer that owns one does not."""
+
+    def __del__(self):
+        for owner in ("logger", "reducer"):
+            vars(self).pop(owner, None)
+
+
 def replicate(judged: Judged, weights: Weights) -> nn.Module:
-    parallel = DistributedDataParallel(judged)
+    parallel = Replica(judged)
     parallel.broadcast_buffers = False  # they are constants; as an argument this warns from torch 2.13 on
     masters = {own: weights.masters[name] for name, own in weights.own.items()}
     parallel.register_comm_hook(masters if weights.separate else {}, add_up)
