@@ -89,7 +89,7 @@ def survey(logits_NV: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def log_sum_exp_(value_NV: Tensor, top_N: Tensor) -> Tensor:
-    """Uses up the values. Told by the likeliest token's probability: torch's softmax is quicker than its exp."""
+    """Uses up the values. Told by the likeliest token's probability: softmax is quicker than exp."""
     return top_N - torch.softmax(value_NV, -1, out=value_NV).amax(1).log_()
 
 
