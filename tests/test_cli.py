@@ -131,8 +131,12 @@ def test_looks_in_the_terminal_and_into_files(say, run, tmp_path):
     status, out, _ = say("look", "one two", "--target", "three four", "--model", run)
     assert status == 0 and "<end>" in out
     for name in ("x.svg", "x.html"):
-        assert say("look", "one", "--target", "two", "--model", run, "--out", tmp_path / name)[0] == 0
-        assert (tmp_path / name).stat().st_size > 500
+        pictures = []
+        for text in ("one", "two"):
+            assert say("look", text, "--target", "two", "--model", run, "--out", tmp_path / name)[0] == 0
+            pictures.append((tmp_path / name).read_text(encoding="utf-8"))
+            assert len(pictures[-1]) > 500
+        assert pictures[0] != pictures[1]  # another sentence, another picture
 
 
 def test_evaluates_and_keeps_what_it_found(say, run, tmp_path):

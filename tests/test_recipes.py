@@ -64,9 +64,10 @@ def test_scan_holds_out_a_part_of_train():
 @needs_data
 @pytest.mark.parametrize("name", shipped())
 def test_each_recipe_trains(name, tmp_path):
-    if name not in FOLDERS:
-        pytest.skip("its data is not here")
-    words = ["--data.folder", str(DATA / FOLDERS[name]), "--train.steps", "20", "--train.threads", "1"]
+    if name == "pairs":
+        pytest.skip("its data is the user's")
+    folder = ["--data.folder", str(DATA / FOLDERS[name])] if name in FOLDERS else []
+    words = [*folder, "--train.steps", "20", "--train.threads", "1"]
     assert start.train(load_recipe(name, [*words, "--train.warmup", "5"]), tmp_path) == 0
     run = Run(tmp_path)
     assert parameters(load_model(run, run.config()))

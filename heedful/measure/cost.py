@@ -6,15 +6,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-# The lectures' table (Strubell, Ganesh and McCallum 2019), in kilograms of CO2 equivalent.
+# Of the lectures' table (Strubell, Ganesh and McCallum 2019), in kilograms of CO2 equivalent.
 FAMILIAR = {
     "a passenger's flight New York - San Francisco and back": 900.0,
-    "a human life of one year": 5_000.0,
-    "an American life of one year": 16_400.0,
     "a car's lifetime, fuel included": 57_153.0,
-    "a Transformer found by architecture search": 284_019.0,
 }
-TOLD = ("a passenger's flight New York - San Francisco and back", "a car's lifetime, fuel included")
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def estimate(core_seconds: float, watts: float, grams_per_kwh: float) -> Energy:
 
 def in_familiar_terms(grams: float) -> str:
     """'1/12,345 of a passenger's flight ..., 1/678,901 of a car's lifetime ...'."""
-    return "; ".join(portion(grams / 1000 / FAMILIAR[name], name) for name in TOLD)
+    return "; ".join(portion(grams / 1000 / kilograms, name) for name, kilograms in FAMILIAR.items())
 
 
 def portion(share: float, name: str) -> str:

@@ -1,7 +1,7 @@
 """The core: tensors only. No files, no configs, no tokenizers.
 
 Letters in names give shapes: B batch, T query length, S key length, D width, H heads,
-K head width, F feed-forward, V vocabulary, N rows.
+K head width, F feed-forward, V vocabulary, N rows, P passes, W hypotheses.
 """
 
 from heedful.nn.attention import Attention, attend, attend_plainly

@@ -7,7 +7,7 @@ from torch.nn.functional import pad
 from heedful.nn.dropout import Dropout, drop
 from heedful.nn.state import LANES, KeysValues
 
-# On a CPU, plain products beat the fused kernel's backward below this many keys (bench/attention.py).
+# On a CPU, plain products beat the fused kernel's backward below this many keys.
 FUSED_FROM = {torch.float32: 128, torch.bfloat16: 512}
 FEW = 16  # nor for so few queries, as in a step of beam search
 TILES = torch.cpu._is_amx_tile_supported()  # without them the fused kernel takes bfloat16 apart, slowly

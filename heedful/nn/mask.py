@@ -33,7 +33,7 @@ causal = Mask(lambda q, k: (k >= 0) & (k <= q))
 
 def window(size: int) -> Mask:
     """Only the `size` nearest tokens on either side, itself included."""
-    return Mask(lambda q, k: (q - k).abs() < size)
+    return Mask(lambda q, k: (k >= 0) & ((q - k).abs() < size))
 
 
 def positions(keep_BT: Tensor) -> Tensor:

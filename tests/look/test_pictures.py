@@ -151,7 +151,9 @@ def test_page_asks_for_nothing(some):
 
 
 def test_page_holds_all_views(some):
-    data = json.loads(Tags(page(some, some[2], head=1)).scripts[0])
+    tags = Tags(page(some, some[2], head=1))
+    assert {("id", "layer"), ("id", "head")} <= {*tags.attributes}
+    data = json.loads(tags.scripts[0])
     assert data["start"] == {"kind": "cross", "layer": 0, "head": 1}
     assert [(v["kind"], v["layer"]) for v in data["views"]] == [(v.kind, v.layer) for v in some]
     heads = torch.tensor(data["views"][2]["heads"]).view(2, 2, 4) / data["fine"]

@@ -1,5 +1,6 @@
 """Masks: who may look at whom, by position."""
 
+import pytest
 import torch
 
 from heedful.nn import Mask, causal, exists, positions, window
@@ -52,6 +53,13 @@ def test_window_sees_the_nearest_on_either_side():
     expected = [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
     assert window(2)(pos, pos)[0].equal(seen(expected))
     assert window(1)(pos, pos)[0].equal(torch.eye(5, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_window_alone_does_not_see_padding(side):
+    """Which stands at -1, next to the first token."""
+    pos = positions(seen(SIDES[side]))
+    assert not window(2)(pos, pos)[0][:, pos[0] < 0].any()
 
 
 def test_rules_join_with_and():

@@ -39,6 +39,12 @@ def test_query_key_value_with_one_matrix_for_all_is_learned_attention():
     torch.testing.assert_close(trinity(x), learned_attention(x, u.T))
 
 
+def test_query_key_and_value_are_three_matrices():
+    x, own = torch.randn(2, 4, 3), QueryKeyValue(3)
+    q, k, v = (x @ linear.weight.T for linear in (own.query, own.key, own.value))
+    torch.testing.assert_close(own(x), torch.softmax(q @ k.mT, -1) @ v)
+
+
 def test_scaled_keeps_the_slope_of_the_softmax_when_the_width_is_large():
     """Why it is divided: without it, the softmax is all but a hard choice, and learns nothing."""
     q, k, rows = torch.randn(1, 64, 512), torch.randn(1, 8, 512), torch.eye(8)[None]
