@@ -249,7 +249,7 @@ def test_a_read_only_folder_is_one_line(cut, said):
 
 
 class Bad:
-    """A trainer's task whose loss is not finite on some of its calls, but for the meter's on another model."""
+    """A task whose loss is not finite on some of its calls; those of the meter do not count."""
 
     def __init__(self, made, bad):
         self.task, self.model, self.bad, self.calls = made.task, made.model, bad, 0
