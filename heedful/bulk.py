@@ -197,6 +197,14 @@ def one_line(text: str) -> str:
     return " ".join(re.split(r"[\r\n]+", text))
 
 
+def unbroken(pieces: Iterable[str]) -> Iterator[str]:
+    """one_line, of a text that comes piece by piece."""
+    broke = False
+    for piece in pieces:
+        yield one_line(piece.lstrip("\r\n") if broke else piece)
+        broke = piece.endswith(("\r", "\n")) if piece else broke
+
+
 def attention(sentences: list[list[View]]) -> list[dict]:
     return [
         {"sentence": n, "kind": v.kind, "layer": v.layer, "queries": v.queries, "keys": v.keys}
@@ -207,7 +215,7 @@ def attention(sentences: list[list[View]]) -> list[dict]:
 
 
 def speak(pieces: Iterable[str]) -> int:
-    for piece in pieces:
+    for piece in unbroken(pieces):
         sys.stdout.write(piece)
         sys.stdout.flush()
     sys.stdout.write("\n")

@@ -61,6 +61,11 @@ def test_a_stream_says_what_is_said_at_once(say, run):  # noqa: F811
 LONG = "one two. " * 30  # 30 sentences that the model does not read at once
 
 
+@pytest.mark.parametrize("pieces", [["a", "\n", "", "\r\n", "b\n\nc"], ["\n\na\n", "\nb"], ["a b"]])
+def test_a_stream_has_no_line_end_inside_either(pieces):
+    assert "".join(bulk.unbroken(pieces)) == bulk.one_line("".join(pieces))
+
+
 @pytest.mark.parametrize("more", [(), ("--temperature", 1, "--seed", 4)])
 def test_a_stream_goes_sentence_by_sentence_too(say, run, more):  # noqa: F811
     words = ("translate", LONG, "--model", run, "--beam", 1, "--max-length", 4, *more)
