@@ -33,7 +33,7 @@ class Search:
     length_penalty: float = 1.0  # score = sum of log-probabilities / length ** length_penalty
     early: bool = False  # stop as soon as no live beam, were it to end now, would beat the kept ones
     max_length: int = 256
-    max_ratio: float = 3.0  # at most this many tokens per source token, and 10 more; 0: no such limit
+    max_ratio: float = 6.0  # at most this many tokens per source token, and 10 more; 0: no such limit
     min_length: int = 0
     temperature: float = 0.0
     top_k: int = 0  # sample from the k most likely tokens; 0: from all

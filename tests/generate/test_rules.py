@@ -63,6 +63,12 @@ def test_length_by_the_source(way):
         assert all(len(h.ids) == 2 * len(source) + 10 for h in row)
 
 
+def test_a_short_command_may_have_a_long_answer():
+    """In SCAN, nine words become 48 actions; three for each and ten more cut all of those."""
+    words = ["<start>", *"walk around left thrice and run around right thrice".split(), "<end>"]
+    assert Search().limit(len(words), prefix=0) > 48
+
+
 def test_a_limit_by_the_source_is_above_the_minimum(way):
     found = hypotheses(translation(), Search(max_ratio=0.1, min_length=17, max_length=17, **way))
     assert all(len(h.ids) == 17 for h in found)
