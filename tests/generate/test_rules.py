@@ -65,8 +65,8 @@ def test_length_by_the_source(way):
 
 def test_a_short_command_may_have_a_long_answer():
     """In SCAN, nine words become 48 actions; three for each and ten more cut all of those."""
-    words = ["<start>", *"walk around left thrice and run around right thrice".split(), "<end>"]
-    assert Search().limit(len(words), prefix=0) > 48
+    command = "<start> walk around left thrice and run around right thrice <end>"
+    assert Search().limit(len(command.split()), prefix=0) > 48
 
 
 def test_a_limit_by_the_source_is_above_the_minimum(way):
