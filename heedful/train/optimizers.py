@@ -11,7 +11,7 @@ from heedful.train.engine import cut_like
 
 BETAS = (0.9, 0.98)
 EPSILON = 1e-9
-MUON_LR = "match_rms_adamw"  # its updates as large as AdamW's, so that one rate is right for both
+MUON_SCALE = "match_rms_adamw"  # its updates as large as AdamW's, so that one rate is right for both
 
 
 def adam(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Optimizer]:
@@ -33,8 +33,8 @@ def muon(weights: dict[str, Tensor], config: TrainConfig) -> list[torch.optim.Op
     """Orthogonalised updates for the inner matrices; tables of vectors are Adam's."""
     inner = {n: w for n, w in weights.items() if w.ndim == 2 and "table" not in n}
     rest = {n: w for n, w in weights.items() if n not in inner}
-    settings = {"weight_decay": config.weight_decay, "adjust_lr_fn": MUON_LR}
-    first = torch.optim.Muon(list(inner.values()), config.lr, **settings)
+    decay = config.weight_decay
+    first = torch.optim.Muon(list(inner.values()), config.lr, weight_decay=decay, adjust_lr_fn=MUON_SCALE)
     return [first, *adamw(rest, config)]
 
 
