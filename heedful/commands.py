@@ -11,7 +11,6 @@ from pathlib import Path
 from heedful import bulk, config
 from heedful.data.readers import Record
 from heedful.data.sources import read
-from heedful.data.split import hold_out
 from heedful.errors import BadInput, nearest
 from heedful.look import check_suffix, draw, heat_map, pick, show
 from heedful.run import Run, shipped
@@ -86,8 +85,8 @@ def evaluate(args: argparse.Namespace, _) -> int:
     search, moses = bulk.search_of(args), text.moses_tokens(args.moses) if args.moses is not None else None
     translator = load(args.run, args.precision)
     against = load(args.against, args.precision) if args.against else None
-    data = translator.config.data
-    records = read(tuple(args.data), None, data.pattern) if args.data else own_records(data, args.part)
+    own = translator.config
+    records = read(tuple(args.data), None, own.data.pattern) if args.data else own_records(own, args.part)
     keeps = args.run and not args.data
     if keeps:
         translator.run.scores()  # if they are damaged, that is known before the work is done
@@ -98,11 +97,14 @@ def evaluate(args: argparse.Namespace, _) -> int:
     return 0
 
 
-def own_records(data: config.DataConfig, part: str) -> list[Record]:
-    """The dev or test data of a run; dev may have been held out of train."""
+def own_records(own: config.Config, part: str) -> list[Record]:
+    """The dev or test data of a run; dev may owe something to train."""
+    from heedful.train.start import records_of
+
+    data = own.data
     names = data.dev if part == "dev" else data.test
-    if part == "dev" and not names and data.hold_out:
-        return hold_out(read(data.train, data.folder or None, data.pattern), data.hold_out)[1]
+    if part == "dev" and (data.unseen if names else data.hold_out):
+        return records_of(own)[1]
     if not names:
         other = ", or --part dev" if part == "test" else ""
         raise BadInput(f"the run has no {part} data of its own: give --data FILE{other}")

@@ -28,7 +28,7 @@ class DataConfig:
     folder: str = ""
     pattern: str = ""  # a regular expression with groups `source` and `target`, for other formats
     hold_out: float = 0.0  # the part of train that serves as dev, where there is no dev file
-    unseen: bool = False  # leaves out of train every source that dev asks for
+    unseen: bool = False  # takes out of train every source that dev asks for, as further answers to it
     tokenizer: Tokenizers | Literal["unigram"] = "bpe"  # unigram: of a model that was imported
     target_tokenizer: Tokenizers | Literal[""] = ""  # given: source and target have vocabularies of their own
     vocabulary: int = 8000  # for words and characters, at most

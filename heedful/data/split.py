@@ -21,7 +21,9 @@ def hold_out(records: list[Record], share: float) -> tuple[list[Record], list[Re
     return kept, [r for r, out in zip(records, held, strict=True) if out]
 
 
-def unseen(records: list[Record], dev: list[Record]) -> list[Record]:
-    """The records whose source is not in dev, with the same or another target."""
+def unseen(records: list[Record], dev: list[Record]) -> tuple[list[Record], list[Record]]:
+    """(records whose source dev does not ask for, dev and the others: further right answers to its questions)."""
     sources = {r.source for r in dev}
-    return [r for r in records if r.source not in sources]
+    kept = [r for r in records if r.source not in sources]
+    others = [r for r in records if r.source in sources]
+    return kept, list(dict.fromkeys([*dev, *others]))

@@ -154,7 +154,7 @@ def records_of(config: Config) -> tuple[list[Record], list[Record]]:
     if not d.dev:
         return hold_out(train, d.hold_out)
     dev = read(d.dev, d.folder, d.pattern)
-    return unseen(train, dev) if d.unseen else train, dev
+    return unseen(train, dev) if d.unseen else (train, dev)
 
 
 def hashes_of(config: Config) -> dict[str, str]:

@@ -59,6 +59,8 @@ def test_hold_out_of_a_bundled_part_is_not_skewed(tatoeba):
     assert 0.4 < len(hold_out(records, 0.5)[1]) / len(records) < 0.6
 
 
-def test_unseen_leaves_out_every_source_of_dev():
-    train = [Record("a", "1"), Record("b", "2"), Record("a", "3")]
-    assert unseen(train, [Record("a", "9")]) == [Record("b", "2")]
+def test_unseen_takes_every_source_of_dev_out_of_train():
+    train = [Record("a", "1"), Record("b", "2"), Record("a", "3"), Record("a", "9")]
+    kept, dev = unseen(train, [Record("c", "0"), Record("a", "9")])
+    assert kept == [Record("b", "2")]
+    assert dev == [Record("c", "0"), Record("a", "9"), Record("a", "1"), Record("a", "3")]

@@ -91,6 +91,17 @@ def test_dev_data_that_was_held_out_is_found_again(say, here):  # noqa: F811
     assert "dev" in json.loads((here / "scores.json").read_text())
 
 
+def test_what_unseen_took_out_of_train_are_further_right_answers(say, here):  # noqa: F811
+    (here / "train.tsv").write_text("one\tune\nfour\tquatre\n")
+    (here / "dev.tsv").write_text("one\tun\ntwo\tdeux\n")
+    change(here, 'folder = "data"', 'folder = ""')
+    alone = json.loads(say("evaluate", here, "--part", "dev", "--json", *FAST)[1])
+    change(here, "unseen = false", "unseen = true")
+    told = json.loads(say("evaluate", here, "--part", "dev", "--json", *FAST)[1])
+    assert alone["sentences"] == told["sentences"] == 2
+    assert "all_references" in told and "all_references" not in alone
+
+
 def test_what_was_asked_of_the_search_stands_beside_the_scores(say, here):  # noqa: F811
     change(here, "test = []", 'test = ["dev.tsv"]')
     assert say("evaluate", here, "--beam", 2, "--max-length", 4, "--precision", "bfloat16")[0] == 0

@@ -204,7 +204,7 @@ def test_a_data_file_changed_since_is_named_with_its_hash(own_data, tmp_path):
 
 def test_examples_that_changed_though_the_file_did_not(cut, monkeypatch):
     """As when another version reads or cuts the text differently."""
-    monkeypatch.setattr(start, "unseen", lambda train, dev: train[1:])
+    monkeypatch.setattr(start, "unseen", lambda train, dev: (train[1:], dev))
     set_in(cut, "unseen = false", "unseen = true")
     refused(lambda: start.resume(cut.folder), "the training examples have changed since (it was ")
 
