@@ -187,7 +187,9 @@ ADD = (
 def main(words: list[str] | None = None) -> int:
     open_streams()
     try:
-        status = act(*parser().parse_known_args(words))
+        words, settings = apart(sys.argv[1:] if words is None else words)
+        args, rest = parser().parse_known_args(words)
+        status = act(args, rest + settings)
         sys.stdout.flush()
         return status
     except BadInput as error:
@@ -204,6 +206,18 @@ def main(words: list[str] | None = None) -> int:
         if not isinstance(error, MemoryError) and not re.search("allocate|out of memory", str(error)):
             raise
         return refused("there is not enough memory for this: smaller beams, batches or models need less")
+
+
+def apart(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words of a training, and its settings: `--section.key` and all that follows up to the next option.
+    Left to argparse, the value of one could be taken for the recipe."""
+    lists: tuple[list[str], list[str]] = ([], [])
+    setting = False
+    for word in words:
+        if word.startswith("--"):
+            setting = words[0] == "train" and "." in word.partition("=")[0]
+        lists[setting].append(word)
+    return lists
 
 
 def act(args: argparse.Namespace, settings: list[str]) -> int:

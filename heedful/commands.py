@@ -24,14 +24,17 @@ def train(args: argparse.Namespace, settings: list[str]) -> int:
     from heedful.train import start
 
     team = team_of(os.environ)
-    if args.resume:
-        return told(args.resume, team, start.resume(args.resume, team))
-    if not args.recipe:
-        raise BadInput(f"which recipe? shipped: {', '.join(config.shipped())}")
-    if args.budget:
+    if args.budget is not None:
         settings = [*settings, "--train.budget", args.budget]
     if args.track:
         settings = [*settings, "--train.track", args.track]
+    if args.resume:
+        if args.recipe or args.run:
+            new = f"the recipe {args.recipe!r}" if args.recipe else "--run"
+            raise BadInput(f"--resume goes on with a run that has its recipe and its folder: leave out {new}")
+        return told(args.resume, team, start.resume(args.resume, team, settings))
+    if not args.recipe:
+        raise BadInput(f"which recipe? shipped: {', '.join(config.shipped())}")
     chosen = config.load_recipe(args.recipe, settings)
     folder = args.run or Path("runs") / Path(args.recipe).stem
     return told(folder, team, start.train(chosen, folder, team))

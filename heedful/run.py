@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -54,10 +54,11 @@ class Run:
     def scores_file(self) -> Path:
         return self.folder / "scores.json"
 
-    def config(self) -> Config:
+    def config(self, settings: Sequence[str] = ()) -> Config:
+        """What config.toml says, with settings as on the command line laid over it."""
         if not os.path.lexists(self.config_file):
             raise BadInput(f"{self.folder} is not a run: it has no config.toml that can be read")
-        return from_toml(read_text(self.config_file), str(self.config_file), [])
+        return from_toml(read_text(self.config_file), str(self.config_file), list(settings))
 
     def tokenizers(self, config: Config) -> tuple[Tokenizer, Tokenizer]:
         """The source's and the target's, which may be one and the same."""

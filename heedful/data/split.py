@@ -22,7 +22,7 @@ def hold_out(records: list[Record], share: float) -> tuple[list[Record], list[Re
 
 
 def unseen(records: list[Record], dev: list[Record]) -> tuple[list[Record], list[Record]]:
-    """(records whose source dev does not ask for, dev and the others: further right answers to its questions)."""
+    """(The records whose source dev does not ask for, dev with the others: further right answers to it)."""
     sources = {r.source for r in dev}
     kept = [r for r in records if r.source not in sources]
     others = [r for r in records if r.source in sources]

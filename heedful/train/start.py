@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import nn
@@ -56,15 +57,16 @@ def is_of(folder: Path, config: Config) -> bool:
     return saved == dataclasses.replace(config, model=model)
 
 
-def resume(folder: Path, team: Team = ALONE) -> int:
-    """Goes on from the newest readable checkpoint, or from the start if there was none yet."""
+def resume(folder: Path, team: Team = ALONE, settings: Sequence[str] = ()) -> int:
+    """Goes on from the newest readable checkpoint, or from the start if there was none yet; under other
+    settings, if some are given: from then on they are the run's."""
     with team.joined():
-        return go_on(folder, team)
+        return go_on(folder, team, settings)
 
 
-def go_on(folder: Path, team: Team) -> int:
+def go_on(folder: Path, team: Team, settings: Sequence[str] = ()) -> int:
     run = Run(folder)
-    config = run.config()
+    config = changed(run, settings)
     with locked(run, team):
         if team.leads:
             for place in (run.folder, folder_of(run)):
@@ -75,12 +77,25 @@ def go_on(folder: Path, team: Team) -> int:
         team.check_same(step, "checkpoints")
         if team.leads:
             run.forget_after(step)
+            if settings:
+                disk.write_text(run.config_file, to_toml(config))
         if is_over(trainer):
-            team.note(f"{folder} is trained already: {step:,} steps; config.toml says when it ends")
+            more = "for more, give --budget, --train.epochs or --train.steps"
+            team.note(f"{folder} is trained already: {step:,} steps; {more}")
             return 0
         again = ", for the processes were started again" if team.most(team.restarts) else ""
         team.note(f"resuming {folder} at step {step}{again}")
         return keep_going(trainer)
+
+
+def changed(run: Run, settings: Sequence[str]) -> Config:
+    """The run's config with other settings. What its weights have learnt to mean, the checkpoint knows."""
+    config, own = run.config(settings), run.config()
+    for key, was in vars(own.data).items():
+        if key != "folder" and getattr(config.data, key) != was:
+            raise BadInput(f"data.{key} is {was!r} in {run.folder}, and cannot change while it is trained")
+    check_complete(config)
+    return config
 
 
 def check_free(folder: Path) -> None:

@@ -131,6 +131,37 @@ def test_a_trained_run_is_said_to_be_trained(short, capsys):
     assert {path.name: path.read_bytes() for path in short.glob("[!.]*.*")} == before
 
 
+def test_a_trained_run_goes_on_if_it_is_given_more(short, tmp_path):
+    run = Run(shutil.copytree(short, tmp_path / "more"))
+    assert command("train", "--resume", run.folder, "--train.steps", "8", "--train.lr", "1e-4") == 0
+    assert (run.config().train.steps, run.config().train.lr) == (8, 1e-4)
+    assert [event["step"] for event in run.events() if "dev_loss" in event][-1] == 8
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--data.vocabulary", "99"), "data.vocabulary is 8000 in "),
+        (("--train.seed", "7"), "was made with train.seed = 1, but the config says 7"),
+        (("--model.layers", "2"), "was made with model.layers = 1, but the config says 2"),
+        (("--train.stpes", "9"), "unknown key 'train.stpes' (did you mean 'train.steps'?)"),
+        (("--train.steps", "0"), "nothing says when to stop"),
+        (("--run", "other"), "leave out --run"),
+    ],
+)
+def test_going_on_under_what_cannot_be_is_refused_and_changes_nothing(cut, capsys, more, told):
+    before = cut.config_file.read_text()
+    assert command("train", "--resume", cut.folder, *more) == 2
+    err = capsys.readouterr().err
+    assert told in err and err.count("\n") == 1
+    assert cut.config_file.read_text() == before
+
+
+def test_a_recipe_and_a_run_to_go_on_with_are_not_both_taken(short, capsys):
+    assert command("train", "pairs", "--resume", short) == 2
+    assert "leave out the recipe 'pairs'" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_run(tmp_path):
     refused(
         lambda: start.resume(tmp_path), f"{tmp_path} is not a run: it has no config.toml that can be read"
