@@ -29,6 +29,7 @@ class DataConfig:
     pattern: str = ""  # a regular expression with groups `source` and `target`, for other formats
     hold_out: float = 0.0  # the part of train that serves as dev, where there is no dev file
     unseen: bool = False  # takes out of train every source that dev asks for, as further answers to it
+    rename: float = 0.0  # the share of the pairs with a common name that train with a made-up one instead
     tokenizer: Tokenizers | Literal["unigram"] = "bpe"  # unigram: of a model that was imported
     target_tokenizer: Tokenizers | Literal[""] = ""  # given: source and target have vocabularies of their own
     vocabulary: int = 8000  # for words and characters, at most
@@ -164,7 +165,14 @@ def writable(name: str, text: str) -> str:
 # The least and the most of each number; where none is said, 0 and no limit.
 LEAST = {"dim": 1, "heads": 1, "layers": 1, "ff": 1, "length": 3, "batch_tokens": 1, "accumulate": 1}
 LEAST |= {"keep": 1, "lr": 1e-9}
-MOST = {"dropout": 0.99, "attention_dropout": 0.99, "smoothing": 0.99, "average": 0.99999, "hold_out": 0.9}
+MOST = {
+    "dropout": 0.99,
+    "attention_dropout": 0.99,
+    "smoothing": 0.99,
+    "average": 0.99999,
+    "hold_out": 0.9,
+    "rename": 1,
+}
 MOST |= {"seed": 2**32 - 1, "length": 100_000}
 
 

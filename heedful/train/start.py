@@ -11,6 +11,7 @@ from heedful import disk
 from heedful.config import Config, to_toml
 from heedful.data.examples import Examples, encode
 from heedful.data.readers import Record
+from heedful.data.rename import rename
 from heedful.data.sources import hashes, read
 from heedful.data.split import hold_out, unseen
 from heedful.data.tokenizer import Tokenizer, learn
@@ -164,12 +165,15 @@ def prepare_machine(config: Config, team: Team) -> None:
 
 
 def records_of(config: Config) -> tuple[list[Record], list[Record]]:
+    """Those of train and dev."""
     d = config.data
     train = read(d.train, d.folder, d.pattern)
-    if not d.dev:
-        return hold_out(train, d.hold_out)
-    dev = read(d.dev, d.folder, d.pattern)
-    return unseen(train, dev) if d.unseen else (train, dev)
+    if d.dev:
+        dev = read(d.dev, d.folder, d.pattern)
+        train, dev = unseen(train, dev) if d.unseen else (train, dev)
+    else:
+        train, dev = hold_out(train, d.hold_out)
+    return rename(train, d.rename), dev
 
 
 def hashes_of(config: Config) -> dict[str, str]:
