@@ -19,10 +19,10 @@ def facts(run: Run) -> dict[str, Any]:
     out["parameters"] = cost.parameters(build(config))
     out["bytes"] = run.weights.stat().st_size if run.weights.is_file() else 0
     events = list(run.events())
-    devs = [event for event in events if "dev_loss" in event]
+    devs = [event["dev_loss"] for event in events if event.get("dev_loss") is not None]
     out |= trained(config, events)
     if devs:
-        out["best_dev_loss"] = min(event["dev_loss"] for event in devs)
+        out["best_dev_loss"] = min(devs)
     return out | {"scores": run.scores()}
 
 
@@ -45,9 +45,8 @@ def trained(config: Config, events: list[dict[str, Any]]) -> dict[str, Any]:
 def energy_of(train: TrainConfig, last: dict[str, Any], spans: list[cost.Span]) -> cost.Energy:
     if "joules" in last:
         return cost.measured(last["joules"], train.grams_per_kwh)
-    unknown = last["seconds"] * (train.threads or 1)  # of a run from before machines were logged
-    cores = sum(span.core_seconds for span in spans) if spans else unknown
-    return cost.estimate(cores, train.watts, train.grams_per_kwh)
+    unknown = cost.Span({"threads": train.threads or 1}, last["seconds"])  # from before machines were logged
+    return cost.estimate(spans or [unknown], train.watts, train.gpu_watts, train.grams_per_kwh)
 
 
 def text(run: Run) -> str:
@@ -110,8 +109,8 @@ def costs(config: Config, known: dict[str, Any]) -> list[str]:
         share = f"{done['share_of_peak']:.0%} of the machine's peak when it began"
         lines.append(f"- operations: {done['flops']:.3g} in matrix products, {share}")
     told = known["energy"]
-    watts = told.get("assumed_watts_per_core", 0.0)
-    energy = cost.Energy(told["kwh"], config.train.grams_per_kwh, watts)
+    assumed = [told.get(f"assumed_watts_per_{part}", 0.0) for part in ("core", "gpu")]
+    energy = cost.Energy(told["kwh"], config.train.grams_per_kwh, *assumed)
     return [
         *lines,
         f"- energy: {energy.text()}",

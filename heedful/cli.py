@@ -205,7 +205,9 @@ def main(words: list[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not re.search("allocate|out of memory", str(error)):
             raise
-        return refused("there is not enough memory for this: smaller beams, batches or models need less")
+        return refused(
+            "there is not enough memory for this: smaller beams, batches or models need less", True
+        )
 
 
 def apart(words: list[str]) -> tuple[list[str], list[str]]:
@@ -230,8 +232,9 @@ def act(args: argparse.Namespace, settings: list[str]) -> int:
     return getattr(commands, args.act)(args, settings)
 
 
-def refused(why: str) -> int:
-    if os.environ.get("LOCAL_RANK", "0") == "0":  # of many processes on a machine, one tells
+def refused(why: str, alone: bool = False) -> int:
+    """Of many processes on a machine one tells, for all met the same, unless it may be `alone`."""
+    if alone or os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"heedful: {why}", file=sys.stderr)
     return 2
 

@@ -64,6 +64,7 @@ class TrainConfig:
     threads: int = 0  # 0: as many as torch finds
     parallel: Literal["ddp", "sharded"] = "ddp"  # how several processes train: see docs/machines.md
     watts: float = 8.0  # assumed of a core, memory included, where no counter of energy can be read
+    gpu_watts: float = 300.0  # assumed of a GPU, there
     grams_per_kwh: float = 480.0  # of CO2e: the world's mean in 2023 (Ember, Global Electricity Review)
     track: Literal["", "tensorboard"] = ""  # what mirrors log.jsonl
 
@@ -173,7 +174,7 @@ MOST = {
     "hold_out": 0.9,
     "rename": 1,
 }
-MOST |= {"seed": 2**32 - 1, "length": 100_000}
+MOST |= {"rename": 1, "seed": 2**32 - 1, "length": 100_000, "threads": 1024}
 
 
 def check(config: Config) -> Config:

@@ -90,7 +90,7 @@ class Run:
 
     def make(self) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
         except OSError as error:
             raise BadInput(f"{self.folder}: cannot be made: {error.strerror}") from error
 

@@ -64,7 +64,8 @@ def test_json_tells_score_tokens_and_attention(say, run):
     best, second = told["translations"]
     assert status == 0 and told["source"] == "one two" and best["score"] >= second["score"]
     assert len(best["logprobs"]) in (len(best["tokens"]), len(best["tokens"]) + 1)
-    for view in told.get("attention", []):
+    assert {view["kind"] for view in told["attention"]} == {"encoder", "decoder", "cross"}
+    for view in told["attention"]:
         heads = view["weights"]
         assert all(len(head) == len(view["queries"]) for head in heads)
         assert all(abs(sum(row) - 1) < 0.01 for head in heads for row in head)

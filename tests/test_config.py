@@ -110,6 +110,8 @@ def test_the_command_line_is_laid_over_the_recipe():
         ("--model.layers 6.5", "model.layers should be a whole number, not 6.5"),
         ("--model.layers true", "model.layers should be a whole number, not True"),
         ("--train.lr high", "train.lr should be a number, not 'high'"),
+        ("--train.threads 20000", "train.threads 20000 should be from 0 to 1024"),
+        ("--data.rename 2", "data.rename 2.0 should be from 0 to 1"),
         ("--data.unseen 1", "data.unseen should be true or false, not 1"),
         ("--model.layers", "--model.layers needs a value"),
         ("--model.layers 1 2", "model.layers should be a whole number, not ['1', '2']"),

@@ -80,7 +80,7 @@ def encode(
 ) -> tuple[Examples, int]:
     """Examples, and how many were left out because a side is longer than `longest` tokens."""
     source, target = tokenizers
-    parts = []
+    parts = [flatten([])]
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
         sources, targets = [r.source for r in some], [r.target for r in some]

@@ -24,6 +24,11 @@ class Span:
     def core_seconds(self) -> float:
         return self.seconds * self.machine.get("threads", 1) * self.machine.get("processes", 1)
 
+    @property
+    def gpu_seconds(self) -> float:
+        """Each process has a GPU, or none has."""
+        return 0.0 if self.machine.get("device", "cpu") == "cpu" else self.seconds * self.machine["processes"]
+
 
 def spans(events: Sequence[dict[str, Any]], seconds: float) -> list[Span]:
     """What the log tells of machines: one at the start, and one whenever a resume found another."""
@@ -40,33 +45,38 @@ def share_of_peak(flops: float, spans: Sequence[Span]) -> float:
 
 @dataclass(frozen=True)
 class Energy:
-    """`watts` is what was assumed of each core; 0 if the energy was measured."""
+    """`watts` is what was assumed of each core, 0 if the energy was measured; `gpu_watts` of each GPU, 0 if
+    there was none."""
 
     kwh: float
     grams_per_kwh: float
     watts: float = 0.0
+    gpu_watts: float = 0.0
 
     @property
     def grams(self) -> float:
         return self.kwh * self.grams_per_kwh
 
     def text(self) -> str:
-        how = f"an estimate: {self.watts:g} W per core" if self.watts else "measured"
+        gpu = f" and {self.gpu_watts:g} W per GPU" if self.gpu_watts else ""
+        how = f"an estimate: {self.watts:g} W per core{gpu}" if self.watts else "measured"
         grams = f"{self.grams:.3g} g CO2e at {self.grams_per_kwh:g} g per kWh"
         return f"{self.kwh:.3g} kWh ({how}), {grams}"
 
     def facts(self) -> dict[str, Any]:
-        return {"kwh": self.kwh, "grams_co2e": self.grams, "measured": not self.watts} | (
-            {"assumed_watts_per_core": self.watts} if self.watts else {}
-        )
+        told = {"assumed_watts_per_core": self.watts, "assumed_watts_per_gpu": self.gpu_watts}
+        assumed = {name: watts for name, watts in told.items() if watts}
+        return {"kwh": self.kwh, "grams_co2e": self.grams, "measured": not assumed} | assumed
 
 
 def measured(joules: float, grams_per_kwh: float) -> Energy:
     return Energy(joules / 3.6e6, grams_per_kwh)
 
 
-def estimate(core_seconds: float, watts: float, grams_per_kwh: float) -> Energy:
-    return Energy(core_seconds * watts / 3.6e6, grams_per_kwh, watts)
+def estimate(spans: Sequence[Span], watts: float, gpu_watts: float, grams_per_kwh: float) -> Energy:
+    cores, gpus = sum(span.core_seconds for span in spans), sum(span.gpu_seconds for span in spans)
+    kwh = (cores * watts + gpus * gpu_watts) / 3.6e6
+    return Energy(kwh, grams_per_kwh, watts, gpu_watts if gpus else 0.0)
 
 
 def in_familiar_terms(grams: float) -> str:

@@ -1,7 +1,7 @@
 """Dropout whose random bits are drawn eight bytes at a time.
 
 On a CPU the generator is the cost: one 64-bit draw serves eight elements here, so a rate is
-rounded to the nearest 1/256 (and the scale matches the rounded rate exactly).
+rounded to the nearest 1/256, but not to 0 (and the scale matches the rounded rate exactly).
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 def keep_scaled(like: Tensor, rate: float) -> Tensor:
     """A tensor like `like`: 0 with probability `rate`, else 1/(1-rate)."""
-    cut = round(rate * 256)
+    cut = max(1, round(rate * 256))
     draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
     draws.random_(-(2**63), None)
     byte = draws.view(torch.uint8)[: like.numel()].view(like.shape)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from heedful import disk
 from heedful.config import Config, TrainConfig
-from heedful.errors import BadInput
+from heedful.errors import BadInput, Damaged
 from heedful.run import Run, check_fit, check_meaning, copy_into, meaning
 from heedful.train import optimizers
 from heedful.train.engine import cut_like, wholes
@@ -40,9 +40,9 @@ def identity(config: Config, data: str) -> dict[str, Any]:
 def check_identity(config: Config, data: str, facts: dict[str, Any], path: Path) -> None:
     saved = facts.get("train")
     if not isinstance(saved, dict):
-        raise BadInput(f"{path}: is not a checkpoint of a training")
+        raise Damaged(f"{path}: is not a checkpoint of a training")
     if facts.get("step") != step_of(path):
-        raise BadInput(f"{path}: is not the checkpoint of step {step_of(path)}")
+        raise Damaged(f"{path}: is not the checkpoint of step {step_of(path)}")
     check_meaning(config, facts.get("model"), path)
     for key, now in identity(config, data)["train"].items():
         was = saved.get(key, getattr(TrainConfig, key))  # the file may be older than the setting
@@ -68,7 +68,7 @@ def save(run: Run, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int)
     training has been that could not be read again."""
     folder, step = folder_of(run), facts["step"]
     try:
-        folder.mkdir(exist_ok=True)
+        disk.make_folder(folder)
     except OSError as error:
         raise disk.unwritable(folder, error) from error
     disk.write(folder / f"{step:09d}.safetensors", lambda aside: disk.save_tensors(aside, tensors, facts))

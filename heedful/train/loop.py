@@ -77,6 +77,7 @@ class Trainer:
         self.budget = seconds_in(c.budget)
         self.steps = total_steps(c, len(self.stream.batches_in(0)))
         self.bad_steps = 0
+        self.began = time.perf_counter()
 
     def done(self) -> float:
         """The part of the training behind us, 0 to 1."""
@@ -86,21 +87,20 @@ class Trainer:
     def fit(self) -> Iterator[Report]:
         """Trains to the end, a report per step; the caller decides when to evaluate and save."""
         self.model.train()
+        self.began = time.perf_counter() - self.progress.seconds
         while self.done() < 1:
-            started = time.perf_counter()
             batches, place = self.stream.take(self.progress.place, self.config.train.accumulate)
             report = self.step(batches)
             p = self.progress
-            seconds = self.seconds_since(started)
             tokens = p.tokens + report.tokens
-            self.progress = replace(p, step=p.step + 1, place=place, seconds=seconds, tokens=tokens)
+            self.progress = replace(p, step=p.step + 1, place=place, seconds=self.clock(), tokens=tokens)
             if self.progress.step % TIDY_EVERY == 0:
                 return_memory()
             yield report
 
-    def seconds_since(self, started: float) -> float:
-        """The time that the training has taken, by the clock of the first process."""
-        return self.team.first(self.progress.seconds + time.perf_counter() - started)
+    def clock(self) -> float:
+        """The seconds that all of the training has taken, over all resumes, as the first process has them."""
+        return self.team.first(time.perf_counter() - self.began)
 
     def step(self, batches: list[np.ndarray]) -> Report:
         """One step of the optimizer over a logical batch of several micro-batches, given as rows."""
@@ -173,7 +173,7 @@ class Trainer:
         """Notes a dev loss; True if it is the best yet, whose weights the run then keeps."""
         better = loss < self.progress.best
         stale = 0 if better else self.progress.stale + 1
-        self.progress = replace(self.progress, best=min(loss, self.progress.best), stale=stale)
+        self.progress = replace(self.progress, best=loss if better else self.progress.best, stale=stale)
         if better:
             facts = {"step": self.progress.step, "dev_loss": loss}
             tensors = wholes(self.weights.best)

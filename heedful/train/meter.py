@@ -96,13 +96,14 @@ class Counter:
         return self.total / self.per_joule
 
 
-def counters(device: str, folder: Path = POWERCAP) -> list[Counter]:
-    """Those of all packages and their memory, and of the GPU if there is one; none if one is missing,
-    since half a measurement is none."""
+def counters(device: str, processes: int = 1, folder: Path = POWERCAP) -> list[Counter]:
+    """Those of all packages and their memory, and of the GPU of each process if they have one; none if one
+    is missing, since half a measurement is none."""
     try:
         zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if is_counted(zone)]
         found = [of_zone(zone) for zone in zones]
-        return [*found, of_gpu()] if device != "cpu" and found else found
+        gpus = range(processes) if device != "cpu" and found else ()
+        return [*found, *(of_gpu(number) for number in gpus)]
     except (OSError, ValueError, ImportError):
         return []
 
@@ -118,12 +119,12 @@ def of_zone(zone: Path) -> Counter:
     return Counter(lambda: int((zone / "energy_uj").read_text(encoding="ascii")), full)
 
 
-def of_gpu() -> Counter:
-    """NVML counts millijoules. Not run here: there was no GPU."""
+def of_gpu(number: int) -> Counter:
+    """NVML counts millijoules. Not run: there was no GPU."""
     import pynvml  # pyright: ignore[reportMissingImports]
 
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
     return Counter(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle), per_joule=1e3)
 
 

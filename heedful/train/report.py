@@ -15,6 +15,11 @@ EVERY = 50  # steps between lines in the log
 PATIENCE = 15.0  # seconds between lines where there is no terminal
 
 
+def number(value: float, digits: int) -> float | None:
+    """As JSON can tell it."""
+    return round(value, digits) if math.isfinite(value) else None
+
+
 class Reporter:
     """A live line on a terminal, plain lines elsewhere; both on standard error."""
 
@@ -37,7 +42,8 @@ class Reporter:
         told = [event for event in self.trainer.run.events() if "loss" in event or "dev_loss" in event]
         before = told[-1].get("joules") if step and told else 0.0
         alone = team.size == team.local
-        return meter.Meter(meter.counters(team.device.type) if alone and self.leads else [], before)
+        found = meter.counters(team.device.type, team.size) if alone and self.leads else []
+        return meter.Meter(found, before)
 
     def __enter__(self) -> "Reporter":
         self.tell_machine()
@@ -97,10 +103,9 @@ class Reporter:
         seconds, tokens = self.marked
         self.rate = (p.tokens - tokens) / max(p.seconds - seconds, 1e-9)
         self.marked = (p.seconds, p.tokens)
-        loss = round(self.loss / self.labels, 5) if self.labels else None
-        norm = round(report.norm, 4) if math.isfinite(report.norm) else None
+        loss = number(self.loss / self.labels, 5) if self.labels else None
         self.log(
-            {"step": p.step, "epoch": p.place.epoch, "loss": loss, "norm": norm}
+            {"step": p.step, "epoch": p.place.epoch, "loss": loss, "norm": number(report.norm, 4)}
             | {"lr": self.trainer.config.train.lr * report.factor, "tokens": p.tokens}
             | self.cost()
             | {"tokens_per_second": round(self.rate)}
@@ -123,7 +128,7 @@ class Reporter:
     def evaluated(self, loss: float, better: bool) -> None:
         self.dev = loss
         p = self.trainer.progress
-        self.log({"step": p.step, "dev_loss": round(loss, 5), "best": better} | self.cost())
+        self.log({"step": p.step, "dev_loss": number(loss, 5), "best": better} | self.cost())
         if self.live.disable:
             self.note(f"step {p.step:,}: dev loss {loss:.4f}{' (best)' if better else ''}")
 

@@ -1,7 +1,6 @@
 """Start: from a recipe, or from a run that was cut off, to a trained run."""
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -173,6 +172,11 @@ def records_of(config: Config) -> tuple[list[Record], list[Record]]:
         train, dev = unseen(train, dev) if d.unseen else (train, dev)
     else:
         train, dev = hold_out(train, d.hold_out)
+        if not dev:
+            need = "no data to judge by: set a larger one, or --data.dev"
+            raise BadInput(f"data.hold_out {d.hold_out:g} takes none of {len(train):,} examples; {need}")
+    if not train:
+        raise BadInput("no data to train on: dev asks for every source in it")
     return rename(train, d.rename), dev
 
 
@@ -223,6 +227,7 @@ def keep_going(trainer: Trainer) -> int:
                 break
             if number := team.most(interrupt.number):
                 if not saved:
+                    reporter.tell(report)
                     trainer.save()
                 reporter.note(f"interrupted at step {trainer.progress.step}; saved: go on with --resume")
                 return 128 + number
@@ -257,9 +262,8 @@ def round_off(trainer: Trainer, reporter: Reporter) -> bool:
 
 
 def evaluate(trainer: Trainer, reporter: Reporter) -> None:
-    started = time.perf_counter()
     trainer.weights.look_back()
     loss = trainer.evaluate()
     better = trainer.judge(loss)
-    trainer.progress = dataclasses.replace(trainer.progress, seconds=trainer.seconds_since(started))
+    trainer.progress = dataclasses.replace(trainer.progress, seconds=trainer.clock())
     reporter.evaluated(loss, better)

@@ -20,10 +20,18 @@ def known(*events):
 
 
 def test_energy_is_estimated_from_cores_and_says_so():
-    energy = cost.estimate(core_seconds=7200, watts=8, grams_per_kwh=500)
+    spans = [cost.Span({"threads": 2, "device": "cpu", "processes": 1}, 3600)]
+    energy = cost.estimate(spans, watts=8, gpu_watts=300, grams_per_kwh=500)
     assert energy.kwh == pytest.approx(0.016) and energy.grams == pytest.approx(8)
     assert energy.text() == "0.016 kWh (an estimate: 8 W per core), 8 g CO2e at 500 g per kWh"
     assert energy.facts()["assumed_watts_per_core"] == 8 and not energy.facts()["measured"]
+
+
+def test_a_gpu_is_part_of_an_estimate():
+    spans = [cost.Span({"threads": 2, "device": "cuda", "processes": 3}, 3600)]
+    energy = cost.estimate(spans, watts=10, gpu_watts=300, grams_per_kwh=500)
+    assert energy.kwh == pytest.approx(0.96) and "10 W per core and 300 W per GPU" in energy.text()
+    assert energy.facts()["assumed_watts_per_gpu"] == 300
 
 
 def test_energy_that_was_measured_says_so():

@@ -17,6 +17,10 @@ def test_rate_is_rounded_to_a_256th_and_the_mean_is_kept(rate):
     assert mask.mean().item() == pytest.approx(1, abs=4 * (rounded / (1 - rounded) / n) ** 0.5)
 
 
+def test_a_small_rate_is_not_none():
+    assert (keep_scaled(torch.empty(100_000), 0.001) == 0).any()
+
+
 def test_elements_are_dropped_each_by_itself():
     """Eight share one draw of the generator: they must not share its fate."""
     dropped = (keep_scaled(torch.empty(20_000, 8), 0.5) == 0).float()

@@ -77,6 +77,7 @@ def test_an_interrupt_finishes_the_step_saves_and_says_so(data, tmp_path, said, 
     _, facts = disk.load_tensors(newest)
     assert f"interrupted at step {facts['step']}; saved: go on with --resume" in said.read_text()
     assert "Traceback" not in said.read_text()
+    assert [event["step"] for event in Run(tmp_path / "run").events() if "loss" in event][-1] == facts["step"]
 
 
 def test_a_second_interrupt_stops_at_once():
@@ -170,6 +171,29 @@ def test_a_folder_that_is_no_run(tmp_path):
 
 
 # Going on
+
+
+@pytest.mark.parametrize("how", ["its format", "another step's"])
+def test_a_newest_checkpoint_that_lies_is_said_and_the_one_before_used(short, tmp_path, capsys, how):
+    run = Run(shutil.copytree(short, tmp_path / "run"))
+    before, newest = checkpoints(run)
+    if how == "its format":
+        newest.write_bytes(newest.read_bytes().replace(b'"format":"1"', b'"format":"3"'))
+    else:
+        shutil.copy(before, newest)
+    assert start.resume(run.folder) == 0
+    assert f"{newest}: " in (err := capsys.readouterr().err) and "trying the checkpoint before" in err
+    assert (run.folder / "checkpoints" / newest.name).is_file()
+
+
+def test_a_format_of_later_is_not_taken_for_damage(short, tmp_path, monkeypatch):
+    run = Run(shutil.copytree(short, tmp_path / "run"))
+    tensors, facts = disk.load_tensors(checkpoints(run)[-1])
+    with monkeypatch.context() as later:
+        later.setattr(disk, "FORMAT", "2")
+        later.setattr(disk.digest, "__defaults__", ("2",))
+        disk.save_tensors(checkpoints(run)[-1], tensors, facts)
+    refused(lambda: start.resume(run.folder), "format '2'; this heedful reads format '1'")
 
 
 def test_the_newest_checkpoint_unreadable_is_said_and_the_one_before_used(short, tmp_path, capsys):

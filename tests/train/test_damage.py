@@ -135,6 +135,22 @@ def test_a_thousand_damages(runs, tmp_path, part):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000  # kilobytes
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_weights_are_as_safe(runs, tmp_path, part):
+    """Those that inference loads: the same damages to model.safetensors."""
+    run = Run(shutil.copytree(runs[0] / "one", tmp_path / "run"))
+    raw, original = run.weights.read_bytes(), disk.load_tensors(run.weights)
+    draw = random.Random(100 + part)
+    for _ in range(100):
+        run.weights.write_bytes(draw.choice([damaged, header_changed])(raw, draw))
+        try:
+            load_model(run, run.config())
+        except BadInput as error:
+            assert str(error).startswith(f"{run.weights}: ") and "\n" not in str(error)
+        else:
+            assert same(run.weights, original)
+
+
 def refused(act, said):
     with pytest.raises(BadInput) as caught:
         act()

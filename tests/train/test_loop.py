@@ -2,17 +2,20 @@
 
 import math
 import os
+import time
 
 import numpy as np
 import pytest
 import torch
 
 from heedful import disk
+from heedful.errors import BadInput
 from heedful.run import load_model
 from heedful.train import loop, start
 from heedful.train.checkpoint import checkpoints
+from heedful.train.loop import Trainer
 from heedful.train.schedule import SCHEDULES, factor
-from tests.train.tiny import trained, trainer
+from tests.train.tiny import config_in, trained, trainer
 
 STILL = ("--model.dropout", "0", "--train.precision", "float32")
 
@@ -60,6 +63,31 @@ def test_evaluation_changes_nothing(data, tmp_path):
     before = disk.digest(made.weights.own, "")
     assert made.evaluate() == made.evaluate() > 0
     assert disk.digest(made.weights.own, "") == before and made.model.training
+
+
+def test_a_dev_loss_that_is_no_number_is_never_the_best(data, tmp_path):
+    made = trainer(data, tmp_path / "run")
+    assert [made.judge(loss) for loss in (3.0, float("nan"), 5.0, 2.0)] == [True, False, False, True]
+    assert (made.progress.best, made.progress.stale) == (2.0, 0)
+
+
+def test_saving_and_evaluating_count_as_time(data, tmp_path, monkeypatch):
+    saving = Trainer.save
+    monkeypatch.setattr(Trainer, "save", lambda self: (time.sleep(0.3), saving(self)))
+    made = trained(data, tmp_path / "run", "--train.steps", "3", "--train.save_every", "1")
+    assert made.progress.seconds > 0.6  # the last save comes after the last look at the clock
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data.dev=[]", "--data.hold_out", "0.001"), "data.hold_out 0.001 takes none of 80 examples"),
+        (("--data.dev", "train.tsv", "--data.unseen", "true"), "dev asks for every source in it"),
+    ],
+)
+def test_a_part_without_examples_is_named(data, tmp_path, words, said):
+    with pytest.raises(BadInput, match=said):
+        start.train(config_in(data, *words), tmp_path / "run")
 
 
 def test_it_learns_and_bfloat16_learns_the_same(data, tmp_path):

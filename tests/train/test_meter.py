@@ -108,7 +108,7 @@ def test_packages_and_memory_are_added_and_cores_are_not_counted_twice(tmp_path)
     zone(tmp_path, "intel-rapl:0:0", "core", 0)
     memory = zone(tmp_path, "intel-rapl:0:1", "dram", 0, full=10**9)
     zone(tmp_path, "intel-rapl:1", "psys", 0)
-    found = meter.Meter(meter.counters("cpu", tmp_path), 100.0)
+    found = meter.Meter(meter.counters("cpu", 1, tmp_path), 100.0)
     first.write_text("5000000\n")
     memory.write_text("1000000\n")
     assert found.joules() == 106.0 and found.joules() == 106.0
@@ -116,7 +116,7 @@ def test_packages_and_memory_are_added_and_cores_are_not_counted_twice(tmp_path)
 
 def test_a_counter_that_starts_again_goes_on(tmp_path):
     file = zone(tmp_path, "intel-rapl:0", "package-0", 900)
-    (counter,) = meter.counters("cpu", tmp_path)
+    (counter,) = meter.counters("cpu", 1, tmp_path)
     for value in (100, 900, 100):
         file.write_text(str(value))
         counter.joules()
@@ -124,10 +124,10 @@ def test_a_counter_that_starts_again_goes_on(tmp_path):
 
 
 def test_what_cannot_be_read_is_not_measured(tmp_path):
-    assert meter.counters("cpu", tmp_path / "none") == []
+    assert meter.counters("cpu", 1, tmp_path / "none") == []
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
     zone(tmp_path, "intel-rapl:1", "package-1", "secret")
-    assert meter.counters("cpu", tmp_path) == []
+    assert meter.counters("cpu", 1, tmp_path) == []
     assert meter.Meter([], 0.0).joules() is None
 
 
@@ -154,17 +154,16 @@ def test_joules_go_on_after_a_resume_and_a_gap_ends_them(data, tmp_path, short_p
 def test_a_gpu_without_its_library_is_not_measured(tmp_path, monkeypatch):
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert meter.counters("cuda", tmp_path) == []
+    assert meter.counters("cuda", 1, tmp_path) == []
 
 
 def test_a_gpu_counts_millijoules(tmp_path, monkeypatch):
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    energy = iter([5000, 9000])
+    energy = iter([5000, 100, 9000, 1100])  # of two GPUs
     fake = types.SimpleNamespace(
         nvmlInit=lambda: None,
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetTotalEnergyConsumption=lambda handle: next(energy),
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    assert meter.Meter(meter.counters("cuda", tmp_path), 0.0).joules() == 4.0
+    assert meter.Meter(meter.counters("cuda", 2, tmp_path), 0.0).joules() == 5.0
