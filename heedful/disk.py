@@ -93,9 +93,9 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest(tensors: dict[str, Tensor], facts: str, made_as: str = FORMAT) -> str:
+def digest(tensors: dict[str, Tensor], facts: str, made_as: str = "") -> str:
     """A fingerprint of the format, the facts and the tensors' names, shapes, types and every byte."""
-    total = hashlib.sha256(f"{made_as}\n{facts}\n".encode())
+    total = hashlib.sha256(f"{made_as or FORMAT}\n{facts}\n".encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -135,8 +135,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise Damaged(f"{path}: damaged, or not made by heedful ({error})") from error
     if about.get("sha256") != digest(tensors, told, about.get("format", "")):
         raise Damaged(f"{path}: damaged: its contents are not what was saved")
-    if about["format"] != FORMAT:
-        raise BadInput(f"{path}: format {about['format']!r}; this heedful reads format {FORMAT!r}")
+    if about.get("format") != FORMAT:
+        raise BadInput(f"{path}: format {about.get('format')!r}; this heedful reads format {FORMAT!r}")
     if not all(t.isfinite().all() for t in tensors.values() if t.is_floating_point()):
         raise Damaged(f"{path}: holds numbers that are not finite")
     return tensors, facts

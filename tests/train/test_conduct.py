@@ -186,16 +186,6 @@ def test_a_newest_checkpoint_that_lies_is_said_and_the_one_before_used(short, tm
     assert (run.folder / "checkpoints" / newest.name).is_file()
 
 
-def test_a_format_of_later_is_not_taken_for_damage(short, tmp_path, monkeypatch):
-    run = Run(shutil.copytree(short, tmp_path / "run"))
-    tensors, facts = disk.load_tensors(checkpoints(run)[-1])
-    with monkeypatch.context() as later:
-        later.setattr(disk, "FORMAT", "2")
-        later.setattr(disk.digest, "__defaults__", ("2",))
-        disk.save_tensors(checkpoints(run)[-1], tensors, facts)
-    refused(lambda: start.resume(run.folder), "format '2'; this heedful reads format '1'")
-
-
 def test_the_newest_checkpoint_unreadable_is_said_and_the_one_before_used(short, tmp_path, capsys):
     run = Run(shutil.copytree(short, tmp_path / "run"))
     newest = checkpoints(run)[-1]
