@@ -10,7 +10,9 @@ import torch
 
 from heedful import disk
 from heedful.errors import BadInput
+from heedful.nn import attention, dropout, embed
 from heedful.run import load_model
+from heedful.tasks import next_token
 from heedful.train import loop, start
 from heedful.train.checkpoint import checkpoints
 from heedful.train.loop import Trainer
@@ -99,6 +101,45 @@ def test_it_learns_and_bfloat16_learns_the_same(data, tmp_path):
         assert made.progress.best == pytest.approx(min(curves[-1]), abs=1e-4)
         assert curves[-1][-1] < 0.85 * curves[-1][0]
     assert curves[1] == pytest.approx(curves[0], rel=0.01)
+
+
+def go_plainly(monkeypatch):
+    """Every fast path gives way to what torch has for it."""
+
+    def plain_loss(x_ND, head, labels_N, smoothing, _):
+        logits_NV = torch.nn.functional.linear(x_ND, head.weight, head.bias)
+        return torch.nn.functional.cross_entropy(
+            logits_NV, labels_N, reduction="sum", label_smoothing=smoothing
+        )
+
+    def plain_attention(q, k, v, *, keep_BTS, rate):
+        keep = keep_BTS[:, None]
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=keep, dropout_p=rate)
+
+    monkeypatch.setattr(next_token, "vocabulary_loss", plain_loss)
+    monkeypatch.setattr(attention, "attend", plain_attention)
+    monkeypatch.setattr(embed.Lookup, "apply", lambda table, ids: torch.nn.functional.embedding(ids, table))
+    monkeypatch.setattr(dropout, "drop", torch.nn.functional.dropout)
+    monkeypatch.setattr(dropout.Dropout, "add", lambda self, x, y: x + self(y))
+
+
+def test_the_fast_path_learns_what_the_plain_one_learns(data, tmp_path, monkeypatch):
+    """In bfloat16, against torch's own attention, dropout and loss in float32: within noise, which here is
+    how far another seed of dropout leads."""
+    words = ("--train.lr", "1e-2", "--train.steps", "60")
+    fast = trained(data, tmp_path / "fast", *words)
+    go_plainly(monkeypatch)
+    plain = trained(data, tmp_path / "plain", *words, "--train.precision", "float32")
+    monkeypatch.setattr(loop, "seed_step", lambda *_: None)
+    again = trained(data, tmp_path / "again", *words, "--train.precision", "float32")
+    curves = [
+        [event["dev_loss"] for event in made.run.events() if "dev_loss" in event]
+        for made in (fast, plain, again)
+    ]
+    assert curves[0][-1] < 0.85 * curves[0][0]
+    noise = max(abs(a / b - 1) for a, b in zip(curves[2], curves[1], strict=True))
+    assert 0 < noise < 0.1
+    assert curves[0] == pytest.approx(curves[1], rel=max(0.03, 2 * noise))
 
 
 # The end
