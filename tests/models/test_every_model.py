@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from heedful import disk
 from heedful.data.batch import END, MASK, PAD, START, Batch, pad
 from heedful.models.translation import Translation, TranslationConfig
-from heedful.nn import Embed, vocabulary_loss
+from heedful.nn import Embed, attention, vocabulary_loss
 from heedful.nn.position import sinusoid
+from heedful.run import copy_into, weights_of
 from heedful.tasks.next_token import NextToken
 from tests.nn.reference import SAME, torch_stack
 
@@ -266,6 +268,26 @@ def test_parity_with_the_reference(case):
     mine, other = (torch.autograd.grad((answers * weigh).sum(), first)[0] for answers in (ours, theirs))
     assert mine.any()
     torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@those()
+def test_fused_is_explicit(case, monkeypatch):
+    """Torch's own kernel and the equation, with padding: loss and gradients."""
+    model, found = case.model(), []
+    for fused in (True, False):
+        monkeypatch.setattr(attention, "prefers_fused", lambda *_, fused=fused: fused)
+        loss = case.loss(model, case.batch())
+        found.append(gradients(model, loss) | {"loss": loss.detach()})
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(tensor, found[1][name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+@those()
+def test_saved_and_loaded_is_the_same(case, tmp_path):
+    model, other = case.model(), case.model(seed=1)
+    disk.save_tensors(tmp_path / "weights", weights_of(model))
+    copy_into(weights_of(other), disk.load_tensors(tmp_path / "weights")[0], tmp_path)
+    assert case.loss(other, case.batch()) == case.loss(model, case.batch())
 
 
 @those()
