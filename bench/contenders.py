@@ -14,7 +14,7 @@ PAD, START, END = 0, 2, 3  # as heedful's own tokenizers have them
 
 
 class Heedful:
-    """Our own training step, as `heedful train` takes it."""
+    """Our own training step: the parts of `heedful train`, without its schedule and its checks."""
 
     def __init__(self, shape: dict, precision: str):
         from heedful.config import TrainConfig
@@ -63,6 +63,7 @@ class PlainTorch:
 
         self.torch, dim = torch, shape["dim"]
         self.embed = nn.Embedding(shape["vocabulary"], dim, padding_idx=PAD)
+        nn.init.normal_(self.embed.weight, std=dim**-0.5)  # its table is also the head
         sizes = (dim, shape["heads"], shape["layers"], shape["layers"], shape["ff"], shape["dropout"])
         self.body = nn.Transformer(*sizes, batch_first=True)
         self.drop = nn.Dropout(shape["dropout"])
