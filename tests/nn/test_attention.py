@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful.nn import Attention, KeysValues, attend_plainly, causal, exists, positions
+from heedful.nn import Attention, KeysValues, attend_plainly, attention, causal, exists, positions
 from heedful.nn.attention import attend, attend_fused
 from heedful.nn.dropout import keep_scaled
 from tests.nn.reference import SAME, assert_same_gradients, stir, torch_attention
@@ -131,6 +131,17 @@ def test_attend_gives_the_same_whichever_way_it_takes(S, dtype, near, training):
     expected = attend_plainly(*exact, keep_BTS=keep)[0]
     q, k, v = (x.detach().to(dtype).requires_grad_(training) for x in exact)
     torch.testing.assert_close(attend(q, k, v, keep_BTS=keep).double(), expected, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("tiles", [True, False])
+def test_a_step_of_greedy_search_is_the_same_with_tiles_and_without(monkeypatch, tiles):
+    """A processor with tiles (AMX) takes the fused kernel for one query in bfloat16."""
+    monkeypatch.setattr(attention, "TILES", tiles)
+    q, k, v = (x.detach().bfloat16() for x in queries_keys_values(1, 40))
+    assert attention.prefers_fused(q, k) == tiles
+    keep = torch.arange(40)[None, None] < torch.tensor([7, 40])[:, None, None]
+    expected = attend_plainly(q.double(), k.double(), v.double(), keep_BTS=keep)[0]
+    torch.testing.assert_close(attend(q, k, v, keep_BTS=keep).double(), expected, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("way", WAYS)
