@@ -32,6 +32,7 @@ class DataConfig:
     rename: float = 0.0  # the share of the pairs with a common name that train with a made-up one instead
     tokenizer: Tokenizers | Literal["unigram"] = "bpe"  # unigram: of a model that was imported
     target_tokenizer: Tokenizers | Literal[""] = ""  # given: source and target have vocabularies of their own
+    segmentations: int = 1  # ways in which each pair of train is cut into pieces: more is BPE-dropout
     vocabulary: int = 8000  # for words and characters, at most
     target_vocabulary: int = 8000
 
@@ -165,7 +166,7 @@ def writable(name: str, text: str) -> str:
 
 # The least and the most of each number; where none is said, 0 and no limit.
 LEAST = {"dim": 1, "heads": 1, "layers": 1, "ff": 1, "length": 3, "batch_tokens": 1, "accumulate": 1}
-LEAST |= {"keep": 1, "lr": 1e-9}
+LEAST |= {"keep": 1, "lr": 1e-9, "segmentations": 1}
 MOST = {
     "dropout": 0.99,
     "attention_dropout": 0.99,

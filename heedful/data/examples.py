@@ -1,6 +1,7 @@
 """Examples: encoded pairs, and the stream of batches over them, epoch after epoch."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -10,6 +11,7 @@ import numpy as np
 
 from heedful.data.batch import Batch, collate, epoch_order
 from heedful.data.readers import Record
+from heedful.data.segment import Segmenter
 from heedful.data.tokenizer import Tokenizer
 from heedful.errors import BadInput
 
@@ -86,9 +88,28 @@ def encode(
         sources, targets = [r.source for r in some], [r.target for r in some]
         pairs = zip(source.encode_all(sources), target.encode_all(targets), strict=True)
         parts.append(flatten([p for p in pairs if max(len(p[0]), len(p[1])) <= longest]))
-    ids = np.concatenate([part.ids for part in parts])
-    examples = Examples(ids, np.concatenate([part.lengths for part in parts]))
+    examples = joined(parts)
     return examples, len(records) - len(examples)
+
+
+def segmented(
+    records: list[Record], tokenizers: tuple[Tokenizer, Tokenizer], ways: int, longest: int
+) -> Examples:
+    """The same records, each cut into pieces in so many other ways."""
+    source, target = (Segmenter(tokenizer, ways) for tokenizer in tokenizers)
+    parts = [flatten([])]
+    for start in range(0, len(records), AT_ONCE):
+        some = [
+            zip(source.encode(r.source), target.encode(r.target), strict=True)
+            for r in records[start : start + AT_ONCE]
+        ]
+        parts.append(flatten([pair for pairs in some for pair in pairs if max(map(len, pair)) <= longest]))
+    return joined(parts)
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    ids = np.concatenate([part.ids for part in parts])
+    return Examples(ids, np.concatenate([part.lengths for part in parts]))
 
 
 @dataclass(frozen=True)

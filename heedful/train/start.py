@@ -8,7 +8,7 @@ from torch import nn
 
 from heedful import disk
 from heedful.config import Config, to_toml
-from heedful.data.examples import Examples, encode
+from heedful.data.examples import Examples, encode, joined, segmented
 from heedful.data.readers import Record
 from heedful.data.rename import rename
 from heedful.data.sources import hashes, read
@@ -208,6 +208,8 @@ def examples_of(
             team.note(f"{name}: left out {left_out:,} examples longer than {config.model.length} tokens")
         if not len(examples):
             raise BadInput(f"{name}: no example fits model.length {config.model.length}")
+        if name == "train" and (more := config.data.segmentations - 1):
+            examples = joined([examples, segmented(part, tokenizers, more, config.model.length)])
         parts.append(examples)
     longest = int(parts[0].lengths.sum(1).max())
     if longest > config.train.batch_tokens:
