@@ -10,7 +10,7 @@ from heedful.data.tokenizer import learn
 from heedful.errors import BadInput
 
 RECORDS = [Record(*pair) for pair in corpora.part("tatoeba:dev")][:500]
-ODD = ["<end>", "  two  spaces ", "é🙂", "a" * 50, ""]
+ODD = ["<end>", "  two  spaces ", "é🙂", "a" * 50, "b" * 100_000, ""]
 
 
 @pytest.fixture(scope="module")
