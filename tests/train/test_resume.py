@@ -101,7 +101,6 @@ def test_the_end_has_everything(uninterrupted):
     assert steps == [1, 5, 10, 15, 20, 24] and steps == sorted(set(steps))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_again_and_again(data, tmp_path, uninterrupted, seed):
     """Killed from outside at random instants, one to four times in the same run."""
