@@ -153,6 +153,8 @@ def take_newest(trainer: Trainer, run: Run) -> int:
             trainer.team.note(f"{error}; trying the checkpoint before")
     if known:
         raise BadInput(f"{run.folder} has no checkpoint that can be read")
+    if (run.folder / "card.md").is_file():  # a training that ended: to begin anew would overwrite its model
+        raise BadInput(f"{run.folder} was trained, and has no checkpoint from which it could go on")
     return 0
 
 

@@ -164,6 +164,14 @@ def test_a_recipe_and_a_run_to_go_on_with_are_not_both_taken(short, capsys):
     assert "leave out the recipe 'pairs'" in capsys.readouterr().err
 
 
+def test_a_finished_model_without_checkpoints_is_not_overwritten(cut):
+    shutil.rmtree(cut.folder / "checkpoints")
+    (cut.folder / "card.md").write_text("trained")
+    before = cut.weights.read_bytes()
+    refused(lambda: start.resume(cut.folder), "was trained, and has no checkpoint from which it could go on")
+    assert cut.weights.read_bytes() == before
+
+
 def test_a_folder_that_is_no_run(tmp_path):
     refused(
         lambda: start.resume(tmp_path), f"{tmp_path} is not a run: it has no config.toml that can be read"
