@@ -167,14 +167,7 @@ def writable(name: str, text: str) -> str:
 # The least and the most of each number; where none is said, 0 and no limit.
 LEAST = {"dim": 1, "heads": 1, "layers": 1, "ff": 1, "length": 3, "batch_tokens": 1, "accumulate": 1}
 LEAST |= {"keep": 1, "lr": 1e-9, "segmentations": 1}
-MOST = {
-    "dropout": 0.99,
-    "attention_dropout": 0.99,
-    "smoothing": 0.99,
-    "average": 0.99999,
-    "hold_out": 0.9,
-    "rename": 1,
-}
+MOST = {"dropout": 0.99, "attention_dropout": 0.99, "smoothing": 0.99, "average": 0.99999, "hold_out": 0.9}
 MOST |= {"rename": 1, "seed": 2**32 - 1, "length": 100_000, "threads": 1024}
 
 
